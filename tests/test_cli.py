@@ -473,7 +473,7 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         ),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--columns", "a-b"],
-            "'a-b' is not a list of columns",
+            "columns are named, 'a-b', but data has no names: give their numbers",
         ),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--columns", "0-99999999999"],

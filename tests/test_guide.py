@@ -24,7 +24,7 @@ from packaging.version import Version
 
 import dask_dpmeans
 from dask_dpmeans.cli import main
-from dask_dpmeans.kernels.divergence import METRICS
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.registry import METHODS
 
 ROOT = Path(__file__).parent.parent

@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
+from anndata import AnnData
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 
@@ -105,7 +106,7 @@ DATA = {
     "graph",
     "init",
 }
-DATA |= {"model", "estimator", "tree", "path"}
+DATA |= {"model", "estimator", "tree", "path", "adata"}
 """Parameters that are arrays or models, whose errors say more than what they must be."""
 PLACES = {"run", "out", "store", "path"}
 LEFT_OUT = {"y", "self", "figure", "ax"}
@@ -122,7 +123,7 @@ FEW = (
     "mapping",
     "object",
 )
-SLOW = {"fit", "report", "predict", "dry_run"}
+SLOW = {"fit", "fit_anndata", "report", "predict", "dry_run"}
 """Functions that are given a few of them, as a call takes its time; the others share their checks."""
 
 ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
@@ -195,6 +196,11 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "fit": (
             "estimators",
             {"data": rows, "run": str(new / "run.zarr"), "method": model, "force": True},
+        ),
+        "fit_anndata": (
+            "estimators",
+            {"adata": AnnData(ROWS), "method": model, "rep": "X", "run": str(new / "cells.zarr")}
+            | {"force": True},
         ),
         "dry_run": ("estimators", {"data": rows, "run": str(new / "none.zarr"), "method": model}),
         "load": ("estimators", {"run": run}),

@@ -18,6 +18,7 @@ from dask_dpmeans.sources import (
     Accepting,
     Columns,
     Compute,
+    CubeRows,
     InputArrays,
     Layout,
     Names,
@@ -166,7 +167,9 @@ def dry_run(
             "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store"
         )
     needs = Requirements(method.features, **accepts)
-    layout, executor = lay_out(InputArrays(data, sample_weight), columns, needs, compute)
+    layout, executor = lay_out(
+        InputArrays(data, sample_weight), columns, needs, compute, count=resume
+    )
     check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
@@ -262,6 +265,7 @@ def advice(
     found: list[str] = []
     if storage is not None:
         found += _on_chunks(layout, storage) + _on_codecs(layout, storage, sample)
+    found += _on_runs(layout)
     most = method.max_clusters
     if sample.found.fit_has_more and most is not None and sample.n_clusters > most:
         found.append(
@@ -270,6 +274,20 @@ def advice(
             f"max_clusters={most:,}: raise the penalty, or max_clusters"
         )
     return tuple(found)
+
+
+def _on_runs(layout: Layout) -> list[str]:
+    """Return how a cube is read, in runs of samples that no stored chunk crosses."""
+    cube = layout.rows
+    if not isinstance(cube, CubeRows):
+        return []
+    when = "loading reads" if layout.resident else "a pass reads"
+    size = format_bytes(cube.runs.most_samples * layout.row_bytes)
+    runs = f"{format_count(len(cube.runs), 'run')} of samples, of up to {size}"
+    found = f"a cube in {runs}: {when} stored chunks {layout.reads:.2f} times"
+    if not cube.counted:
+        found += "; the rows are all its samples here, a fit leaves out those with NaN"
+    return [found]
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:

@@ -19,9 +19,8 @@ from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.storage.location import AnyPlace, Location
-from dask_dpmeans.storage.outfile import checked_target
+from dask_dpmeans.storage.outfile import checked_target, head_of
 
 FORMAT = "dask_dpmeans model"
 VERSION = 1
@@ -120,10 +119,10 @@ def _check_nearest(model: Any) -> None:
             "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"
         )
     check_is_fitted(model)
-    if isinstance(model.features_, Encoding):
+    if not description_of(model).flat:
         raise InputError(
-            "costs of other divergences, categories or missing values follow from more than squared distances to "
-            "centers, which is what an export can say: use predict, of load(run) or of the command line"
+            "costs of places, other divergences, categories or missing values follow from more than squared distances "
+            "to centers, which is what an export can say: use predict, of load(run) or of the command line"
         )
 
 
@@ -163,5 +162,5 @@ def _kmeans(centers: Float64Array) -> KMeans:
     return kmeans
 
 
-def _is_ours(text: str) -> bool:
-    return f'"format": "{FORMAT}"' in text
+def _is_ours(path: Path) -> bool:
+    return f'"format": "{FORMAT}"' in head_of(path)

@@ -1,6 +1,7 @@
 """Fits from stores to stores, and their dry runs."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from dask_dpmeans.api import cost, job
@@ -13,7 +14,15 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.registry import sample_clusters_of, spec_of
-from dask_dpmeans.sources import Columns, Compute, InputArrays, Reading, check_option_names
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    CubePath,
+    InputArrays,
+    Reading,
+    check_option_names,
+    named_inputs,
+)
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
@@ -22,6 +31,9 @@ AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
 class FitOptions(Reading, total=False):
     """More options of `fit`."""
 
+    samples: str | Sequence[str] | None
+    features: str | Sequence[str] | None
+    variables: str | Sequence[str] | None
     on_step: Callable[[int, Record, int], None]
     on_progress: Callable[[Progress[Any]], None]
 
@@ -50,13 +62,17 @@ def fit(
     groups : like `data`, (n,), optional
         Number of each row's data set, for `HDPMeans`.
     sample_weight : like `data`, (n,), optional
+        These may be names of columns of `data`, if it is a table, which are then no features.
     resume : bool
         Go on with the run that is there from its last committed step.
     force : bool
         Remove the run that is there; nothing but a run of this package is ever removed.
     **options
-        columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout
-        (seconds to wait for a worker if the cluster has none), threads, memory_limit (bytes of this
+        samples, features (names of dimensions of a cube at the path `data`, a Zarr group or NetCDF
+        file that xarray opens; one of them may be left out for all other dimensions), variables
+        (names of its variables), columns (sequence of int or of names), scale ("std"), client
+        (distributed.Client), worker_timeout (seconds to wait for a worker if the cluster has none),
+        threads, memory_limit (bytes of this
         process), storage_options (options of fsspec for URLs: endpoints, credentials), on_step
         (called after each step with its number, its `dask_dpmeans.engine.history.Record` and the
         number of rows), on_progress (called after each step with the state and all records, a
@@ -69,12 +85,18 @@ def fit(
     """
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
+    data = _cube_of(data, options)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
     places = data, run, groups, sample_weight, *method._paths()
     check_options(options.get("storage_options"), *places)
     algorithm = method.method()
+    storage_options = options.get("storage_options")
+    read = data if isinstance(data, CubePath) else spec.read(data)
+    arrays, columns = named_inputs(
+        InputArrays(read, sample_weight, groups), options.get("columns"), storage_options
+    )
     job.fit(
-        InputArrays(spec.read(data), sample_weight, groups),
+        arrays,
         run,
         algorithm,
         estimator=describe_estimator(method, spec.parameters(method, algorithm)),
@@ -85,7 +107,7 @@ def fit(
         accepts=method._accepts(),
         resume=resume,
         force=force,
-        columns=Columns.of(options),
+        columns=Columns.of({**options, "columns": columns}),
         compute=Compute.of(options),
         on_step=options.get("on_step", lambda number, record, n_rows: None),
         on_progress=options.get("on_progress", lambda progress: None),
@@ -145,6 +167,16 @@ def dry_run(
         columns=Columns.of(options),
         compute=Compute.of(options),
     )
+
+
+def _cube_of(data: Any, options: Mapping[str, Any]) -> Any:
+    """Return the path of a cube with the names that make rows of it; other data as they are."""
+    named = {name: options.get(name) for name in ("samples", "features", "variables")}
+    if all(each is None for each in named.values()):
+        return data
+    if not isinstance(data, str | os.PathLike):
+        raise InputError("samples, features and variables are for the path of a cube")
+    return CubePath(os.fspath(data), **named)
 
 
 def _seed_of(method: ClustersMixin) -> int | None:

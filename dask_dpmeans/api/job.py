@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
+from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
@@ -142,9 +143,10 @@ def _request(
     request = request_of(
         method, seed, source, scaled=scaled, weighted=weighted, feature_map=feature_map
     )
+    grid = describe_grid(source.cube, run_array_names())
     digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
     read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)
-    return replace(request, estimator=estimator, input=read, sources=found)
+    return replace(request, estimator=estimator, input=read, sources=found, grid=grid)
 
 
 def _auto_request(
@@ -245,6 +247,8 @@ def _fit(
     new.write_digests(
         {"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label")
     )
+    if source.cube is not None:
+        write_grid(new, source, source.cube, labels)
     if learned.rows is not None:
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()

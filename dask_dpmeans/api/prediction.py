@@ -1,5 +1,6 @@
 """Labels of new rows by a finished run, from a store to a store."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -8,11 +9,23 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import versions
+from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
+from dask_dpmeans.api.labelled_table import LabelledTable, labelled_table
 from dask_dpmeans.api.loading import LoadedRun, read_run, unfitted_run
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.membership import SoftPredictions
-from dask_dpmeans.sources import Opening, RowSource, Stored, as_source, check_option_names
+from dask_dpmeans.sources import (
+    CubePath,
+    OpenedPath,
+    Opening,
+    RowSource,
+    Stored,
+    as_source,
+    check_option_names,
+    feature_columns,
+    kept_columns,
+)
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.arrays import LZ4, ZSTD, Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -52,6 +65,7 @@ def predict(
     *,
     groups: Any = None,
     soft: int | None = None,
+    keep: Sequence[str] | None = None,
     force: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **where: Unpack[Opening],
@@ -69,14 +83,20 @@ def predict(
     (row, top), float32, and ``margin``, float32, by how much the label is more probable than any
     other cluster.
 
+    If `out` ends with ``.parquet``, these values are the columns of one Parquet file instead,
+    beside the columns `keep` of the table `data`.  It appears when it is complete; until then a
+    folder ``OUT.*.partial`` beside it holds its parts.
+
     Parameters
     ----------
     run : path or URL of a finished run
-    data : as `as_source` takes it, with the columns that the run was fitted on
-    out : path or URL of a new group
+    data : as `as_source` takes it, with the columns that the run was fitted on; with `keep` it may
+        have others too
+    out : path or URL of a new group, or path of a Parquet file
     groups : numbers of the rows' data sets, where the run is of several
     soft : number of most probable clusters to write for each row, of a run of `DPMeans` or
         `LinkageDPMeans`
+    keep : names of columns of the table `data` to write beside the labels
     force : remove the predictions that are there
     storage_options : options of fsspec for the URLs among these
     **where : client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
@@ -89,7 +109,14 @@ def predict(
     check_options(storage_options, run, data, out, groups)
     stored: Stored = {"storage_options": storage_options, **where}
     return predict_with(
-        read_run(run, storage_options), data, out, groups=groups, soft=soft, force=force, **stored
+        read_run(run, storage_options),
+        data,
+        out,
+        groups=groups,
+        soft=soft,
+        keep=keep,
+        force=force,
+        **stored,
     )
 
 
@@ -100,13 +127,56 @@ def predict_with(
     *,
     groups: Any = None,
     soft: int | None = None,
+    keep: Sequence[str] | None = None,
     force: bool = False,
     **where: Unpack[Stored],
 ) -> Predicted:
     """Label rows with the clusters of a run that was read; parameters as `predict` takes them."""
-    target = Output.at(out, where.get("storage_options"))
     inputs = [result.store.location, data, groups]
-    target.check_target("predictions", inputs, force=force)
+    options = where.get("storage_options")
+    table = check_target(out, inputs, soft=soft, keep=keep, force=force, storage_options=options)
+    if table is None:
+        target = Output.at(out, options)
+        return _predict_group(result, data, target, groups, soft, force, inputs, **where)
+    kept = None if keep is None else kept_columns(data, keep, options)
+    rows = rows_at(result, data, keep, options)
+    with table.folder() as folder:
+        group = Output.at(folder / "predictions.zarr")
+        found = _predict_group(result, rows, group, groups, None, False, inputs, **where)
+        table.write(folder / "predictions.zarr", PREDICTED, kept)
+    return found
+
+
+def check_target(
+    out: AnyPlace,
+    inputs: Sequence[Any],
+    *,
+    soft: int | None,
+    keep: Sequence[str] | None,
+    force: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> LabelledTable | None:
+    """Refuse to write over anything but predictions with `force`; return the table, if it is one.
+
+    The run is the first of the `inputs`.
+    """
+    table = labelled_table(out, inputs, PREDICTED, keep=keep, soft=soft, force=force)
+    if table is None:
+        Output.at(out, storage_options).check_target("predictions", inputs, force=force)
+    return table
+
+
+def _predict_group(
+    result: Result,
+    data: Any,
+    target: Output,
+    groups: Any,
+    soft: int | None,
+    force: bool,
+    inputs: Sequence[Any],
+    **where: Unpack[Stored],
+) -> Predicted:
+    """Write the predictions to a Zarr group."""
     run = unfitted_run(result)
     if run.spec.takes_groups and groups is None:
         raise InputError("the run is of several data sets: give the groups of the rows, --groups")
@@ -115,7 +185,7 @@ def predict_with(
     with malformed_as_corrupt(result.store.location):
         kernel = _kernel(run, soft)
     source = as_source(
-        data,
+        rows_at(result, data),
         groups=groups,
         columns=result.manifest.input.columns,
         scale=result.arrays.get("feature_scale"),
@@ -128,6 +198,26 @@ def predict_with(
     )
     counts = _write(result, source, kernel, target, inputs, force)
     return Predicted(source.plan.n_rows, *counts)
+
+
+def rows_at(
+    result: Result,
+    data: Any,
+    keep: Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return the path of a cube with the names that the run has; other data as they are.
+
+    With `keep`, a table has the columns of the run alone.
+    """
+    if keep is not None:
+        return feature_columns(data, result.manifest.column_names, keep, storage_options)
+    grid = result.manifest.grid
+    named = isinstance(data, CubePath | OpenedPath)
+    if grid is None or named or not isinstance(data, str | os.PathLike):
+        return data
+    names = (tuple(grid[name]) for name in ("samples", "features", "variables"))
+    return CubePath(os.fspath(data), *names)
 
 
 def _kernel(run: LoadedRun, soft: int | None) -> Kernel:
@@ -150,13 +240,15 @@ def _write(
     force: bool,
 ) -> tuple[int, int]:
     """Write the predictions; return the numbers of rows beyond every radius, and of label -1."""
-    attributes = {"run": result.store.shown, "versions": versions()}
+    attributes: dict[str, Any] = {"run": result.store.shown, "versions": versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     specs, sizes = list(PREDICTED), {"row": n}
     if isinstance(kernel, SoftPredictions):
         specs += SOFT
         sizes["top"] = kernel.top
     names = [spec.name for spec in (*PREDICTED, *SOFT)]
+    if source.cube is not None:
+        attributes["grid"] = describe_grid(source.cube, names)
     with new_output(
         target.location, "predictions", attributes, names, force=force, inputs=inputs
     ) as new:
@@ -168,6 +260,8 @@ def _write(
                 spec.name, shape, chunk_rows, spec.dtype, spec.dimensions, compressor
             )
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
+        if source.cube is not None:
+            write_grid(new, source, source.cube, arrays["label"])
     parts = [slice(start, start + chunk_rows) for start in range(0, n, chunk_rows)]
     beyond = sum(int(np.count_nonzero(arrays["beyond"][part])) for part in parts)
     unlabeled = sum(int(np.count_nonzero(np.asarray(arrays["label"][part]) < 0)) for part in parts)

@@ -15,6 +15,7 @@ CHOOSING, FITTING, MAKING, SHOWING = (
     f"dask_dpmeans.cli.{module}" for module in ("choosing", "fitting", "making", "showing")
 )
 HOMES = {
+    "anndata": Home("dask_dpmeans.cli.cells", "Cluster the cells of an AnnData store or file."),
     "predict": Home(FITTING, "Label rows with the clusters of a run."),
     "penalty": Home(CHOOSING, "Find the penalty for a number of clusters."),
     "path": Home(CHOOSING, "Fit at many penalties, and show the number of clusters of each."),

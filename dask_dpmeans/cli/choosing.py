@@ -13,11 +13,15 @@ from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.following import next_command
 from dask_dpmeans.cli.options import (
     DATA,
+    DISCOUNT,
+    DIVERGENCE,
     FORCE,
     FULL,
     JSON,
     MAX_CLUSTERS,
     METRIC,
+    MISSING_VALUES,
+    OUTLIER_PENALTY,
     READING_OPTIONS,
     SEARCH,
     flag,
@@ -30,6 +34,7 @@ from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.cli.tables import rows_seen, say_path, say_tree
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.selection.penalty import (
     FarthestFirst,
     PenaltyFor,
@@ -58,6 +63,10 @@ from dask_dpmeans.storage.run_store import RunStore
     flag("--search", help="Also find it as a price, by searches; includes --fit."),
     FULL,
     METRIC,
+    DIVERGENCE,
+    MISSING_VALUES,
+    DISCOUNT,
+    OUTLIER_PENALTY,
     click.option(
         "--checkpoint",
         metavar="STORE",
@@ -74,6 +83,8 @@ def penalty_command(
     search: bool,
     full: bool,
     checkpoint: str | None,
+    discount: float,
+    outlier_penalty: float | None,
     seed: int | None,
     as_json: bool,
     **how: Any,
@@ -83,13 +94,20 @@ def penalty_command(
     The first answer comes from farthest-first traversal (Kulis & Jordan 2012, section 6.1). With
     --fit or --search, fits give a second answer.
     """
-    flags = {"--full": full, "--seed": seed is not None, "--checkpoint": checkpoint is not None}
+    flags = {
+        "--full": full,
+        "--seed": seed is not None,
+        "--checkpoint": checkpoint is not None,
+        "--discount": discount > 0,
+        "--outlier-penalty": outlier_penalty is not None,
+    }
     fitted = fitted or search
     for name, given in flags.items():
         if given and not fitted:
             raise click.UsageError(f"{name} is an option for fits: give --fit or --search too")
     store = _target(checkpoint, "penalty", [data, how["weights"]], how, resume=True)
     options: dict[str, Any] = {"search": search, "full": full, "random_state": seed}
+    options |= {"discount": discount, "outlier_penalty": outlier_penalty}
     by_fits = None
     with (
         resumable(store, "the same command"),
@@ -165,6 +183,10 @@ def _penalty_line(found: PenaltyFor, read_as: str) -> str:
     SEARCH,
     FULL,
     METRIC,
+    DIVERGENCE,
+    MISSING_VALUES,
+    DISCOUNT,
+    OUTLIER_PENALTY,
     number(
         "--halvings",
         0,
@@ -209,11 +231,13 @@ def path_command(
     options: dict[str, Any] = {"penalties": penalties} | {
         name: how.pop(name) for name in ("search", "full", "halvings", "summary_rows")
     }
+    prices = {name: how.pop(name) for name in ("discount", "outlier_penalty")}
     target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
     if resume and target is not None and RunStore.at(target).finished():
-        found = _finished_path(target, options, seed)
+        kind = {name: how[name] for name in ("divergence", "missing")}
+        found = _finished_path(target, options | prices | kind, seed)
     else:
-        options |= {"max_clusters": max_clusters, "random_state": seed}
+        options |= {"max_clusters": max_clusters, "random_state": seed, **prices}
         with resumable(target), open_inputs(data, **how) as rows, progress(as_json) as shown:
             rows["on_pass"] = shown.watch
             if target is None:
@@ -251,7 +275,8 @@ def _next_command(found: PenaltyPath, data: str) -> str | None:
 def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) -> PenaltyPath:
     """Return a finished path, if it has the parameters that are asked for."""
     found = read_path(target)
-    there = found.asked["parameters"] | {"seed": found.random_state}
+    there = DPMeans().get_params(deep=False) | found.asked["parameters"]
+    there["seed"] = found.random_state
     if seed is not None:
         asked = asked | {"seed": seed}
     if asked["penalties"] is not None:

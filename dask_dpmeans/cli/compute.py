@@ -1,15 +1,18 @@
 """The threads, processes or cluster on which a command runs."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack
 
 import click
 
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.sources import (
     Accepting,
     Columns,
     Compute,
+    CubePath,
     InputArrays,
     OpenedPath,
     Requirements,
@@ -20,6 +23,9 @@ from dask_dpmeans.sources import (
     scheduler_address,
     why_processes,
 )
+
+AnyRows = str | CubePath | OpenedPath
+"""Path of rows, or of a cube with its names, or rows that are open already."""
 
 
 class ComputeOptions(TypedDict):
@@ -39,29 +45,30 @@ class ComputeOptions(TypedDict):
 
 @contextmanager
 def open_rows(
-    data: str,
+    data: str | CubePath,
     fill_missing: bool,
     sparse: bool,
     accepts: Accepting,
+    count: bool = True,
     **compute: Unpack[ComputeOptions],
-) -> Iterator[tuple[str | OpenedPath, dict[str, Any]]]:
+) -> Iterator[tuple[AnyRows, dict[str, Any]]]:
     """Yield the rows and the compute options of `as_source`.
 
     Without options, worker processes are used if threads would read `data` slowly.  The rows are
-    then already open.
+    then already open; rows of a cube are counted, unless `count` is false.
     """
     scheduler, file = _scheduler(compute)
     tls = _tls(compute, is_remote=bool(scheduler or file))
     workers, threads = compute["workers"], compute["threads"]
     memory_limit, timeout = compute["memory_limit"], compute["worker_timeout"]
     stored = Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
-    rows: str | OpenedPath = data
+    rows: AnyRows = data
     if not (scheduler or file) and workers is None and threads is None:
         threads = own_threads()
         given = Compute(threads=threads, memory_limit=memory_limit)
         needs = Requirements(sparse=sparse, **accepts)
-        layout, _ = lay_out(InputArrays(data), Columns.of(stored), needs, given)
-        rows = OpenedPath(data, layout.rows)
+        layout, _ = lay_out(InputArrays(data), Columns.of(stored), needs, given, count=count)
+        rows = OpenedPath(os.fspath(data), layout.rows)
         reason = why_processes(layout)
         if reason is not None:
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
@@ -106,20 +113,25 @@ def _tls(compute: ComputeOptions, *, is_remote: bool) -> tuple[str, str, str] | 
 
 @contextmanager
 def open_inputs(
-    data: str,
+    data: str | CubePath,
     weights: str | None,
     columns: list[int] | None,
     scale: str,
     metric: str,
+    divergence: str | dict[str, str],
+    missing: str,
     fill_missing: bool,
     **compute: Unpack[ComputeOptions],
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
-    with open_rows(data, fill_missing, False, {}, **compute) as (rows, work):
+    accepts = DPMeans(divergence=divergence, missing=missing)._accepts()
+    with open_rows(data, fill_missing, False, accepts, **compute) as (rows, work):
         yield {
             "X": rows,
             "sample_weight": weights,
             "metric": metric,
+            "divergence": divergence,
+            "missing": missing,
             "columns": columns,
             "scale": scale_of(scale),
             **work,

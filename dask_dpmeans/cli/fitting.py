@@ -1,6 +1,7 @@
 """The commands that fit, one for each method, and the command that predicts."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, Unpack
@@ -16,13 +17,16 @@ from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,
+    DISCOUNT,
     DIVERGENCE,
     FILL_MISSING,
     FORCE,
     GROUPS,
     JSON,
+    KEEP,
     METRIC,
     MISSING_VALUES,
+    OUTLIER_PENALTY,
     SEARCH,
     SEED,
     STOPPING_OPTIONS,
@@ -46,6 +50,7 @@ from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
+from dask_dpmeans.sources import CubePath, InputArrays, named_inputs
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -75,7 +80,8 @@ APPROXIMATION_OPTIONS = (
         "--penalty",
         "auto chooses a price, and so the number of clusters, from the rows. A number is a radius: a row farther than "
         "its square root from every center opens a cluster. With --search, the number is the price of a cluster. With "
-        "--metric cosine, it is 2 (1 - cosine) of an angle.",
+        "--metric cosine, it is 2 (1 - cosine) of an angle; with haversine, a radius in kilometers or a price in "
+        "square kilometers.",
         default=AUTO,
         show_default=True,
     ),
@@ -83,17 +89,8 @@ APPROXIMATION_OPTIONS = (
     METRIC,
     DIVERGENCE,
     MISSING_VALUES,
-    number(
-        "--discount",
-        0.0,
-        "Fall of the price, for clusters of power-law sizes: cluster j costs --penalty less discount x log(j), and at "
-        "least a tenth of it.",
-    ),
-    click.option(
-        "--outlier-penalty",
-        type=float,
-        help="Price of an outlier, with --search: a row that costs more at every center has label -1.",
-    ),
+    DISCOUNT,
+    OUTLIER_PENALTY,
     click.option(
         "--outlier-share",
         type=float,
@@ -147,17 +144,14 @@ def fit_command(
         show_default=True,
     ),
     SEARCH,
+    DIVERGENCE,
+    MISSING_VALUES,
     *APPROXIMATION_OPTIONS,
     choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
 def hdp_command(
-    data: str,
-    run: str,
-    local_penalty: float | str,
-    global_penalty: float | str,
-    search: bool,
-    **how: Any,
+    data: str, run: str, local_penalty: float | str, global_penalty: float | str, **how: Any
 ) -> None:
     """Cluster the rows of several data sets that share centers.
 
@@ -167,7 +161,8 @@ def hdp_command(
     """
     kernel, how = _kernel(how)
     limits, how = _limits(how)
-    method = HDPMeans(local_penalty, global_penalty, search=search, **kernel, **limits)
+    costs, how = _split(how, ("search", "divergence", "missing"))
+    method = HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
     fit_from_options(data, run, method, **how)
 
 
@@ -318,7 +313,7 @@ def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def fit_from_options(
-    data: str,
+    data: str | CubePath,
     run: str,
     method: Any,
     *,
@@ -328,13 +323,17 @@ def fit_from_options(
     resume: bool,
     force: bool,
     as_json: bool,
-    columns: list[int] | None,
+    columns: Sequence[Any] | None,
     live: int | None,
     groups: str | None = None,
     dry: bool = False,
     **compute: Unpack[ComputeOptions],
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
+    arrays, columns = named_inputs(
+        InputArrays(data, weights, groups), columns, compute["storage_options"]
+    )
+    data, weights, groups = arrays.data, arrays.sample_weight, arrays.groups
     check_resume_or_force(resume, force)
     out = Location.at(run, compute["storage_options"])
     job: dict[str, Any] = {
@@ -354,7 +353,8 @@ def fit_from_options(
     if dry:
         if live is not None:
             raise click.UsageError("a dry run has no steps to show: leave out --live")
-        with open_rows(data, fill_missing, sparse, method._accepts(), **compute) as (rows, work):
+        accepts, count = method._accepts(), resume
+        with open_rows(data, fill_missing, sparse, accepts, count, **compute) as (rows, work):
             say_estimate(dry_run(rows, **job, **work), as_json)
         return
     shown = progress(as_json)
@@ -396,6 +396,7 @@ def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContex
         metavar="M",
         help="Also write the M most probable clusters of each row, and their probabilities.",
     ),
+    KEEP,
     FILL_MISSING,
     *COMPUTE_OPTIONS,
     FORCE,
@@ -407,6 +408,7 @@ def predict_command(
     out: str,
     groups: str | None,
     soft: int | None,
+    keep: list[str] | None,
     fill_missing: bool,
     force: bool,
     as_json: bool,
@@ -417,20 +419,21 @@ def predict_command(
     Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
     the row is farther than the radius from every center. With --soft M, also top_label and
     probability, M of each, and margin: by how much the label is more probable than any other
-    cluster.
+    cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
     """
-    fitted, target = (Location.at(each, compute["storage_options"]) for each in (run, out))
+    storage = compute["storage_options"]
+    fitted, target = (Location.at(each, storage) for each in (run, out))
     fitted_run = read_run(fitted)
-    RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
+    given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
+    prediction.check_target(target, [fitted, data, groups], **given)
     accepts = unfitted_run(fitted_run).model._reads()
+    rows_at = prediction.rows_at(fitted_run, data, keep, storage)
     with (
-        open_rows(data, fill_missing, False, accepts, **compute) as (rows, work),
+        open_rows(rows_at, fill_missing, False, accepts, **compute) as (rows, work),
         progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch
-        found = prediction.predict_with(
-            fitted_run, rows, target, groups=groups, soft=soft, force=force, **work
-        )
+        found = prediction.predict_with(fitted_run, rows, target, groups=groups, **given, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return

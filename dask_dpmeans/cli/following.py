@@ -39,8 +39,10 @@ def _words(flag: str, value: object) -> list[str]:
     """Return an option as words, without the values of storage options, which may be secret."""
     if value is True:
         return [flag]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and flag == "--storage-option":
         return [word for key in value for word in (flag, f"{key}=...")]
+    if isinstance(value, dict):
+        return [flag, commands.columns_text(value)]
     if isinstance(value, list):
         return [flag, ",".join(map(str, value))]
     return [flag, redact(value) if isinstance(value, str) else json.dumps(value)]

@@ -1,7 +1,9 @@
 """Options of the commands, each defined once."""
 
+import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
@@ -10,33 +12,43 @@ import click
 
 from dask_dpmeans.estimators.divergences import MISSING, MIXED, PLAIN
 from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES
-from dask_dpmeans.kernels.divergence import METRICS
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.methods.dpmeans.choice import AUTO
-from dask_dpmeans.sources import parse_bytes
+from dask_dpmeans.sources import CubePath, parse_bytes
 from dask_dpmeans.storage.location import check_options
 
 Decorator = Callable[[Any], Any]
 Command = TypeVar("Command")
 
+NUMBERS = re.compile(r"\s*[-\d][-\d\s]*$")
+"""A column number, or a range of them, right or wrong."""
 MOST_COLUMNS = 10**6
 """Column numbers must be less than this, so that a typing error does not fill the memory."""
 
 
-def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
-    """Return the column numbers of a text such as 0,2-5."""
+def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[Any] | None:
+    """Return the column numbers of a text such as 0,2-5, or the names of one such as age,income."""
     if text is None:
         return None
+    named: list[str] = next(csv.reader([text]), [])
+    if named and all(named) and any(not NUMBERS.match(name) for name in named):
+        return named
     columns: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MOST_COLUMNS):
             raise click.BadParameter(
-                f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5. "
-                "Names belong to the path of a Parquet table, as in table.parquet#age,income"
+                f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5, "
+                "or of names such as age,income"
             )
         columns.extend(range(int(first), int(last) + 1))
     return columns
+
+
+def _kept(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
+    """Return the names of columns in a text such as id,name."""
+    return None if text is None else next(csv.reader([text]), [])
 
 
 def penalties_of(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:
@@ -155,7 +167,7 @@ DATA = (
     "indptr), or a .npz file of scipy."
 )
 """Text below the help of each command that reads rows."""
-ARRAY = "a one-dimensional Zarr array, .npy file or Parquet column"
+ARRAY = "a one-dimensional Zarr array, .npy file or Parquet column, or the name of a column of DATA"
 STORAGE = click.option(
     "--storage-option",
     "storage_options",
@@ -229,6 +241,12 @@ FILL_MISSING = flag(
     help="Read chunks that are missing in the store as the fill value, as Zarr does.",
 )
 GROUPS = f"Number of the data set of each row, integers from 0: {ARRAY}."
+KEEP = click.option(
+    "--keep",
+    callback=_kept,
+    metavar="NAME,...",
+    help="Columns of the table DATA to write beside the labels, if OUT ends with .parquet.",
+)
 FORCE = flag("--force", help="First remove the output that is there, if dask-dpmeans wrote it.")
 JSON = click.option(
     "--json", "as_json", is_flag=True, help="Write JSON for programs to standard output."
@@ -242,7 +260,8 @@ METRIC = choice(
     METRICS,
     "euclidean",
     "cosine compares directions: after --scale, rows are brought to unit length, and squared "
-    "distances are 2 (1 - cosine).",
+    "distances are 2 (1 - cosine). haversine takes latitude and longitude in degrees: a penalty as a radius is in "
+    "kilometers, as a price in square kilometers.",
 )
 DIVERGENCE = click.option(
     "--divergence",
@@ -259,13 +278,72 @@ MISSING_VALUES = choice(
     "error",
     "observed takes rows with missing values, and scales their costs up to all columns; unscaled does not scale.",
 )
+DISCOUNT = number(
+    "--discount",
+    0.0,
+    "Fall of the price, for clusters of power-law sizes: cluster j costs --penalty less discount x log(j), and at "
+    "least a tenth of it.",
+)
+OUTLIER_PENALTY = click.option(
+    "--outlier-penalty",
+    type=float,
+    help="Price of an outlier, with --search: a row that costs more at every center has label -1.",
+)
 FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if there are many rows.")
 MAX_CLUSTERS = click.option(
     "--max-clusters", type=int, help="Stop with an error if there are more clusters."
 )
+
+
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a text such as lat,lon."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that make rows of a cube to a command; with one of them, DATA is a cube."""
+
+    @wraps(command)
+    def named(**given: Any) -> Any:
+        names = {name: given.pop(name) for name in ("samples", "features", "variables")}
+        if any(each is not None for each in names.values()):
+            given["data"] = CubePath(given["data"], **names)
+        return command(**given)
+
+    decorate = with_options(
+        click.option(
+            "--samples",
+            callback=_names,
+            metavar="NAME,...",
+            help="Dimensions of the samples of a cube, such as lat,lon. DATA is a Zarr group or a NetCDF file, "
+            "which xarray opens.",
+        ),
+        click.option(
+            "--features",
+            callback=_names,
+            metavar="NAME,...",
+            help="Dimensions of the features of a cube, such as time. The default is all others; variable names "
+            "several variables.",
+        ),
+        click.option(
+            "--variables",
+            callback=_names,
+            metavar="NAME,...",
+            help="Variables of a cube. The default is all that have these dimensions.",
+        ),
+    )
+    decorated: Callable[..., Any] = decorate(named)
+    return decorated
+
+
 READING_OPTIONS = (
+    with_cube,
     click.option("--weights", metavar="ARRAY", help=f"Weights of the rows: {ARRAY}."),
-    click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
+    click.option(
+        "--columns",
+        callback=_columns,
+        help="Columns to use, such as 0,2-5, or names of columns of a table.",
+    ),
     choice(
         "--scale", ["none", "std"], "none", "std divides each column by its standard deviation."
     ),

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from dask_dpmeans.api.export import export
 from dask_dpmeans.api.loading import open_run
-from dask_dpmeans.cli.compute import ComputeOptions, open_rows
+from dask_dpmeans.api.prediction import rows_at
+from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
 from dask_dpmeans.cli.progress import progress
@@ -20,7 +21,7 @@ from dask_dpmeans.errors import redact
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
-from dask_dpmeans.sources import Accepting, OpenedPath
+from dask_dpmeans.sources import Accepting
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.output import Output
 
@@ -148,11 +149,12 @@ def _report_one(
         rows = data or report.input_of(run)
     sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:
-        opened: str | OpenedPath | None = None
+        opened: AnyRows | None = None
         work: dict[str, Any] = {}
         if rows:
+            given = rows if run is None else rows_at(run.result, rows)
             accepts: Accepting = {} if run is None else run.model._reads()
-            opened, work = stack.enter_context(open_rows(rows, False, sparse, accepts, **compute))
+            opened, work = stack.enter_context(open_rows(given, False, sparse, accepts, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, **shown, **work)
 

@@ -13,7 +13,7 @@ from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
-from dask_dpmeans.estimators.center_labels import model_labels, model_texts
+from dask_dpmeans.estimators.center_labels import model_labels, model_texts, used_columns
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
@@ -97,10 +97,21 @@ def run_table(run: LoadedRun) -> str:
 
 
 def _center_lines(model: Any, clusters: list[int]) -> dict[str, str]:
-    """Return the centers of some clusters, if their columns are few and have own divergences."""
-    if model.description().flat or len(model.features_.layout.names) > MOST_COLUMNS:
+    """Return the centers of some clusters, if their columns are few and have names or divergences."""
+    if not model.description().flat:
+        if len(model.features_.layout.names) > MOST_COLUMNS:
+            return {}
+        return {f"center {each}": "; ".join(model_texts(model, each)) for each in clusters}
+    centers, (names, _) = getattr(model, "cluster_centers_", None), used_columns(model)
+    named = hasattr(model, "feature_names_in_") and len(names) <= MOST_COLUMNS
+    if centers is None or not named or centers.shape[1] != len(names):
         return {}
-    return {f"center {each}": "; ".join(model_texts(model, each)) for each in clusters}
+    return {
+        f"center {each}": "; ".join(
+            f"{name}: {value:.6g}" for name, value in zip(names, centers[each], strict=True)
+        )
+        for each in clusters
+    }
 
 
 def _shape(row: str, shape: Sequence[int]) -> str:

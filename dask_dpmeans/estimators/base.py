@@ -21,8 +21,11 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import checked_rows
+from dask_dpmeans.estimators.cubes import CubeMixin
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
+from dask_dpmeans.estimators.given_rows import GivenRows
 from dask_dpmeans.estimators.notebook import summary_html
+from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
@@ -32,7 +35,7 @@ from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Categories, Names, RowSource
+    from dask_dpmeans.sources import Accepting, Categories, Cube, Dimensions, Names, RowSource
     from dask_dpmeans.storage import Result
 
 RandomState = int | np.random.RandomState | None
@@ -161,14 +164,15 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         self._set_fitted(arrays["cluster_weights"], arrays["cluster_inertias"], result.history)
 
 
-class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
+class NearestCenterMixin(
+    CubeMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin
+):
     """The part of every estimator with centers that rows are compared with."""
 
     features_: Features | None = None
     feature_columns_: list[int] | None = None
     feature_scale_: Float64Array | None = None
     cluster_centers_: Float64Array
-    labels_: Any
     n_passes_: float
 
     def __sklearn_tags__(self) -> Tags:
@@ -190,13 +194,14 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
     def transform(self, X: object) -> Any:
         """Return the distance of each row to each center, (n, k) float64; lazy if X is."""
         check_is_fitted(self)
+        check_output(self, X)
         return self._mapped(X, Distances(self._centers()), np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return minus the inertia, the weighted sum of squared distances to nearest centers."""
         check_is_fitted(self)
-        centers = self._centers()
-        source = self._source(checked_rows(self, X, reset=False), sample_weight)
+        centers, given = self._centers(), self._rows_given(X, sample_weight)
+        source = self._source(given.checked(self, reset=False), given.sample_weight)
         return -batch.inertia_of(source, centers.values, centers.divergence, centers.most)
 
     def _price(self, penalty: float | None) -> Price:
@@ -206,7 +211,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         """Return the centers as kernels take them."""
         return Centers(self.cluster_centers_)
 
-    def _mapped(
+    def _mapped_rows(
         self,
         X: object,
         kernel: Kernel,
@@ -275,6 +280,8 @@ class RowFit:
     rows: Any
     """The rows as given, or those that the feature map made of them."""
     groups: Any
+    cube: "Cube | None" = None
+    """The cube that the rows are of."""
     chosen: ChosenFit | None = None
     """The choice of the penalties; None if they were given."""
 
@@ -298,18 +305,35 @@ class CentersMixin(NearestCenterMixin):
         raise NotImplementedError
 
     @with_callbacks
-    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        sample_weight: object = None,
+        *,
+        samples: "Dimensions" = None,
+        features: "Dimensions" = None,
+    ) -> Self:
         """Cluster the rows of X.
 
         Parameters
         ----------
         X : (n, d) NumPy array, scipy.sparse array, Dask array or DataFrame, or ``zarr.Array``
             A Dask array may have sparse chunks, and a ``zarr.Group`` may store CSR rows.  With a
-            precomputed kernel or affinity, X is the matrix, (n, n).
+            precomputed kernel or affinity, X is the matrix, (n, n).  With `samples` or `features`
+            it is an `xarray.DataArray` or `xarray.Dataset` of any dimensions.
         y : ignored
         sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared
-            distance exceeds the penalty.  So an integer weight equals a repeated row.
+            Weights >= 0, or the name of a column of a data frame X, which is then no feature.  A row
+            of weight w opens a cluster iff min(1, w) times its squared distance exceeds the penalty.
+            So an integer weight equals a repeated row.  Of a cube a DataArray that broadcasts
+            against the samples, or "latitude", its cosine.
+        samples, features : str or sequence of str, optional
+            Dimensions of a cube that are samples, and those that are features; one of the two may
+            be left out for all others.  The variables of a Dataset are along "variable".  Samples
+            with NaN in a feature are left out and get the label -1, unless `missing` keeps them.
+            Labels are then a DataArray on the samples' grid, and `centers_dataarray_` has the
+            centers with the features' coordinates.
 
         Returns
         -------
@@ -318,29 +342,23 @@ class CentersMixin(NearestCenterMixin):
         method = self.method()
         tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = checked_rows(self, X, reset=True)
-        self._check_fit(sample_weight)
-        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
+        given = self._rows_to_fit(X, samples, features, sample_weight)
+        rows = given.checked(self, reset=True)
+        self._check_fit(given.sample_weight)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, given)
         tasks.end()
         return self
 
     def _check_fit(self, sample_weight: object) -> None:
         """Refuse what cannot be used together with the columns of X."""
 
-    def _fit_rows(
-        self,
-        rows: Any,
-        method: Algorithm[Any],
-        tasks: Tasks,
-        groups: object = None,
-        sample_weight: object = None,
-    ) -> None:
+    def _fit_rows(self, rows: Any, method: Algorithm[Any], tasks: Tasks, beside: GivenRows) -> None:
         """Fit, and set the fitted attributes; for `fit` alone: a warning points at its caller."""
-        mapped = self._map_rows(rows, method, groups, sample_weight)
+        mapped = self._map_rows(rows, method, beside.groups, beside.sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
         method, chosen = self._choose(mapped, mapped.method(method), frames=3)
-        given = RowFit(method, mapped, rows, groups, chosen)
+        given = RowFit(method, mapped, rows, beside.groups, beside.cube, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:
             model._note(given, progress)
@@ -372,6 +390,8 @@ class CentersMixin(NearestCenterMixin):
         self.n_passes_ += given.mapped.passes
         self._set_centers(given.method, source, state)
         self._label(given, state)
+        if given.cube is not None:
+            self._place_labels(given.cube)
 
     def _label(self, given: RowFit, state: Any) -> None:
         """Label the rows by a state."""

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.encoding import Layout
 
@@ -80,6 +82,17 @@ def model_columns(model: Any, clusters: Iterable[int]) -> list[tuple[str, list[s
     return list(zip(names, columns, strict=True))
 
 
+def most_frequent(shares: Float64Array) -> list[int]:
+    """Return the codes of the categories, of shares (m,), that a text names; the greatest first.
+
+    >>> import numpy as np
+    >>> most_frequent(np.array([0.2, 0.7, 0.1, 0.0]))
+    [1, 0, 2]
+    """
+    codes: list[int] = np.argsort(-shares, kind="stable")[:MOST_SHARES].tolist()
+    return [code for code in codes if shares[code] >= LEAST_SHARE]
+
+
 def _value_texts(center: Float64Array, layout: Layout, categories: Values) -> list[str]:
     """Return the values of one center, (D,), as text for each column of the input."""
     texts = []
@@ -89,11 +102,10 @@ def _value_texts(center: Float64Array, layout: Layout, categories: Values) -> li
             texts.append(f"{center[first]:.6g}")
             continue
         values = categories.get(column, range(m))
-        shares = sorted(zip(-center[first : first + m], range(m), strict=True))[:MOST_SHARES]
+        shares = center[first : first + m]
         told = [
-            f"{values[code]} {-share:.0%}".replace("%", " %")
-            for share, code in shares
-            if -share >= LEAST_SHARE
+            f"{values[code]} {shares[code]:.0%}".replace("%", " %")
+            for code in most_frequent(shares)
         ]
         texts.append(", ".join(told) or "none")
     return texts

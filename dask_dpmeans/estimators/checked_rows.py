@@ -11,11 +11,16 @@ from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Names
+    from dask_dpmeans.sources import Accepting, Categories, Frame, Names
 
 
 def checked_rows(
-    model: BaseEstimator, X: object, *, reset: bool, names: "Names | None" = None
+    model: BaseEstimator,
+    X: object,
+    *,
+    reset: bool,
+    names: "Names | None" = None,
+    categories: "Categories | None" = None,
 ) -> Any:
     """Return X as rows, (n, d), after a check of its columns against the fit.
 
@@ -25,26 +30,30 @@ def checked_rows(
     X : rows of any kind that `as_source` takes
     reset : note the columns for a new fit, in place of the check
     names : names of the columns, if X was made of tables
+    categories : categories of the codes of X, if it was made of tables
     """
     accepts: Accepting = model._accepts() if hasattr(model, "_accepts") else {}
     missing = accepts.get("missing", False)
     if isinstance(X, np.ma.MaskedArray) and not missing:
-        advice = "fill or drop the masked entries first, as X.filled(0) does"
+        advice = (
+            "fill or drop the masked entries first, as X.filled(0) does, or use DPMeans or HDPMeans "
+            "with missing='observed'"
+        )
         raise InputError(f"X is a masked array: {advice}")
     name = type(model).__name__
     rows = sources.opened_rows(sources.unwrap(X, "X"), name)
+    frame = sources.frame_of(rows, "X")
     if names is None:
-        names = sources.names_of(rows)
+        names = sources.names_of(rows if frame is None else frame)
     if not reset:
         sources.check_names(names, getattr(model, "feature_names_in_", None), name)
-    if missing:
+    found = categories or {}
+    if frame is not None:
+        rows, found = _rows_of_frame(model, frame, accepts, reset=reset)
+    elif missing:
         rows = sources.with_nan(rows, "X")
-    if accepts.get("categories"):
-        known = None if reset else model.categories_
-        wanted = sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
-        rows, categories = sources.coded_table(rows, wanted, "X")
-        if reset:
-            model.categories_ = categories
+    if reset and accepts.get("categories"):
+        model.categories_ = found
     if not sources.is_lazy(rows):
         rows = _array_of(model, rows)
     if rows.ndim != 2:
@@ -58,20 +67,27 @@ def checked_rows(
     return rows
 
 
+def _rows_of_frame(
+    model: BaseEstimator, frame: "Frame", accepts: "Accepting", *, reset: bool
+) -> "tuple[Any, Categories]":
+    """Return the rows of a data frame, and the categories of its columns of codes."""
+    if not accepts.get("categories"):
+        return frame.read("X")
+    known = None if reset else model.categories_
+    missing = accepts.get("missing", False)
+    return frame.read(
+        "X", sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
+    )
+
+
 def _array_of(model: BaseEstimator, X: object) -> Any:
     """Return rows in this process's memory as an array that scikit-learn accepts."""
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
-    try:
-        rows = check_array(
-            X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
-        )
-        if rows.dtype.kind == "O":
-            rows = rows.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        refused = sources.refused_table(X, "X")
-        if refused is None:
-            raise
-        raise refused from error
+    rows = check_array(
+        X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
+    )
+    if rows.dtype.kind == "O":
+        rows = rows.astype(np.float64)
     return rows
 
 

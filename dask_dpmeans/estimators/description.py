@@ -103,11 +103,14 @@ def radius_or_price(
 ) -> tuple[float | None, str]:
     """Return the radius, None of a price, and the penalty with a note on it.
 
-    The note is ", a price", ", a radius of 2", or an angle for "cosine".  With `DIVERGENCES` there
-    is no radius.
+    The note is ", a price", ", a radius of 2", an angle for "cosine", or kilometers for "haversine".
+    With `DIVERGENCES` there is no radius.
     """
     if search:
-        return None, f"{penalty:g}, a price"
+        unit = " in square kilometers" if metric == "haversine" else ""
+        return None, f"{penalty:g}, a price{unit}"
+    if metric == "haversine":
+        return penalty, f"{penalty:g}, a radius in kilometers"
     if metric == DIVERGENCES:
         return None, f"{penalty:g}: a row that costs more at every center opens a cluster"
     radius, note = math.sqrt(penalty), f", a radius of {penalty**0.5:g}"

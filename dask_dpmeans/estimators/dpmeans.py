@@ -22,6 +22,7 @@ from dask_dpmeans.estimators.divergences import (
     restored_encoding,
 )
 from dask_dpmeans.estimators.first_centers import FIRST_CENTERS, center_names, first_centers
+from dask_dpmeans.estimators.geography import HAVERSINE, describe_places, restored_points
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.outliers import OutliersMixin
 from dask_dpmeans.estimators.spec import (
@@ -34,11 +35,12 @@ from dask_dpmeans.estimators.spec import (
     soft_nearest_centers,
 )
 from dask_dpmeans.kernels.assign import NearestLabels
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.membership import Mixture
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
@@ -74,7 +76,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         A number is a radius: no row of weight 1 or more is farther than its square root from its
         center.  With `search` it is a price.  With ``metric="cosine"`` it is 2 (1 - cos) of an
         angle instead: 2 is a right angle.  Above 4 no row would open a cluster; this is an error
-        without `search`.  Any `numbers.Real` but a bool can be given.
+        without `search`.  With ``metric="haversine"`` a radius is a length in kilometers, and a
+        price is in square kilometers.  Any `numbers.Real` but a bool can be given.
 
         "auto" chooses a price, and so the number of clusters, from the rows, or from a coreset of
         about 6,144 of them if there are more than 12,288.  Each number of clusters k is best over
@@ -99,12 +102,18 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         They are skipped if they would be an error: more than `max_clusters`, or a penalty
         above 4 with "cosine".  A search that stops at `max_iter` or began on a coreset may end
         above births alone.
-    metric : {"euclidean", "cosine"}, default "euclidean"
+    metric : {"euclidean", "cosine", "haversine"}, default "euclidean"
         With "cosine" rows are compared by direction alone, as for embeddings.  Each row is scaled
         to unit length (after its columns were divided, if they are), so squared distances are
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
         as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+
+        With "haversine" rows are places on the earth, a sphere of radius 6371.0088 km: latitude
+        from -90 to 90 and longitude from -180 to 360, in degrees and in this order, unless the
+        columns are called lat or latitude and lon, lng, long or longitude.  J sums squared
+        distances through the earth in km^2 (0.05 % less than great circles at 500 km).  As a price,
+        the penalty is in km^2; as a radius, it is in great-circle kilometers, as `transform` is.
     divergence : str, ColumnDivergence, dict or Divergence, default "squared"
         What a row costs at a center in each column: the squared distance, or another Bregman
         divergence D(x, m) of Banerjee et al. 2005, whose best center is the mean too.
@@ -150,9 +159,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         outlier price opens that cluster.  Multiples of a cluster's variance are a start: in d
         columns of variance s, 9 d s is three times the root mean squared distance of a row to its
         center.  Without `search` it is an error: the penalty is then a radius, and a row beyond it
-        opens a cluster.  With the penalty "auto" too, which is chosen from all rows: give the
-        penalty of `dask_dpmeans.penalty_for` or of a fit without outliers.  One cluster stays,
-        whatever outliers cost.
+        opens a cluster.  The penalty "auto" is chosen from the rows that are no outliers.  One
+        cluster stays, whatever outliers cost.
     outlier_share : float, optional
         Find an `outlier_penalty`, in `outlier_penalty_`, that rows of about this share of the
         weight exceed, such as 0.02, by searches of about 16,384 rows (as in trimmed k-means,
@@ -163,7 +171,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         stay among centers, weights, inertias and the objective, and other rows keep their labels.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
-        earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
+        earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions,
+        with "haversine" places in degrees.
     max_iter : int, default 300
         The most sweeps, or steps of the search.  At the limit, a
         `sklearn.exceptions.ConvergenceWarning`.  A fit keeps the centers of its last pass, for
@@ -181,7 +190,7 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
     Attributes
     ----------
     penalty_ : float
-        The penalty, chosen or given.
+        The penalty, chosen or given; with ``metric="haversine"`` always in square kilometers.
     choice_ : `dask_dpmeans.methods.dpmeans.choice.Choice` or None
         Why the penalty was chosen, and which others might be; None if it was given.
         ``DPMeans(choice_.alternatives[1].penalty, search=True)`` fits the next best number.
@@ -193,7 +202,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         means are 3 standard deviations apart.
     cluster_centers_ : (k, d) float64
         Centers, in the order in which they opened.  A split opens the second of its halves.  With
-        ``metric="cosine"`` of unit length, up to the rounding of the rows' own precision.
+        ``metric="cosine"`` of unit length, up to the rounding of the rows' own precision.  With
+        "haversine" places in degrees, with the columns in the order of the rows.
     labels_ : (n,) int32
         The nearest center of each row, the lowest number among equals; -1 for outliers and for
         rows of clusters lighter than `min_cluster_weight`.  A lazy Dask array if the input is one,
@@ -204,8 +214,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         Weighted sum of squared distances of the rows of each cluster to its center.
     n_clusters_ : int
     inertia_ : float
-        Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).  It includes what
-        outliers cost.
+        Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine), with "haversine" of
+        squared chords in km^2.  It includes what outliers cost.
     outlier_penalty_ : float or None
         The price of outliers, found or given; None if no row can be one.
     outlier_weight_ : float
@@ -288,6 +298,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         first: dict[str, Any] = {"settings": {"metric": self.metric}}
         if encoded:
             first = describe_divergence(self.divergence, self.missing)
+        if self.metric == HAVERSINE:
+            first = describe_places()
         told = first | told | {"settings": first["settings"] | told["settings"]}
         if self.discount:
             told |= self._describe_discount(told["settings"])
@@ -327,16 +339,21 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
 
     def _price(self, penalty: float | None) -> Price:
         method = self.method()
-        return (method if penalty is None else replace(method, penalty=penalty)).price
+        return (method if penalty is None else replace(method, penalty=self._cost(penalty))).price
 
-    @property
-    def _points(self) -> Float64Array | None:
-        return self.cluster_averages_
+    def _cost(self, penalty: float) -> float:
+        """Return a penalty, a radius or a price, in units of the cost."""
+        search = self._searches
+        if self.metric == HAVERSINE and self.discount and not search:
+            raise InputError(
+                f"discount needs search=True with metric={self.metric!r}: without it the penalty is a "
+                "length, and the discount a price"
+            )
+        return metric_of(self.metric).price_of(batch.checked_penalty(penalty), search=search)
 
     def _centers(self) -> Centers:
-        """Return the centers as kernels take them."""
         most = math.inf if self.outlier_penalty_ is None else self.outlier_penalty_
-        return Centers(self.cluster_averages_, self._divergence.general, most)
+        return replace(super()._centers(), most=most)
 
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is.
@@ -349,15 +366,13 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         """Set the centers of a state."""
-        self.cluster_averages_ = state.centers
-        self.cluster_centers_ = self._divergence.shown(state.centers)
+        self._set_averages(state.centers)
         self._set_outliers(
             getattr(state, "outlier_penalty", math.inf), getattr(state, "outlier_weight", 0.0)
         )
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
-        self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
         self._set_outliers(*result.arrays.get("outliers", (math.inf, 0.0)))
 
     def _mixture(self) -> Mixture:
@@ -368,11 +383,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
-        outliers = self.outlier_penalty, self.outlier_share
-        if self._chooses and outliers != (None, None):
-            raise InputError(NOT_CHOSEN)
         return METHODS[self._searches](
-            penalty=self._number,
+            penalty=self._cost(self._number),
             metric=self.metric,
             discount=self.discount,
             outlier_penalty=self.outlier_penalty,
@@ -384,13 +396,6 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
             max_clusters=self.max_clusters,
             learned=self.divergence if isinstance(self.divergence, Divergence) else None,
         )
-
-
-NOT_CHOSEN = (
-    "penalty must be a number with outlier_penalty or outlier_share, got 'auto': it is chosen from all "
-    "rows, outliers included; give the penalty that penalty_for(X, k, search=True) finds, or penalty_ "
-    "of a fit of rows without outliers"
-)
 
 
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
@@ -410,10 +415,15 @@ def _cluster_sample(model: DPMeans) -> ClusterSample:
     return SAMPLES[model._searches]
 
 
+def _learned_features(result: "Result") -> Features | None:
+    """Return the map that a run keeps of its rows to the rows of the method; None without one."""
+    return restored_encoding(result) or restored_points(result)
+
+
 SPEC = MethodSpec(
     DPMeans,
     nearest_centers,
-    learned_features=restored_encoding,
+    learned_features=_learned_features,
     arrays=(*CENTERS, STABILITY, OUTLIERS, FIRST_CENTERS, *ENCODING_ARRAYS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,

@@ -28,7 +28,8 @@ def first_centers(init: object) -> Float64Array | None:
     if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)
         manifest = result.manifest
-        if manifest.learned_features and "divergence" not in manifest.parameters:
+        centers_of_rows = {"divergence", "metric"} & manifest.parameters.keys()
+        if manifest.learned_features and not centers_of_rows:
             raise InputError(LEARNED)
         centers, scale = map(result.arrays.get, ("cluster_centers", "feature_scale"))
         return in_input_units(centers, scale, init)

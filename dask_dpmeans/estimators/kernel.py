@@ -14,7 +14,6 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import ClustersMixin, RandomState
-from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.kernel_maps import (
@@ -23,6 +22,7 @@ from dask_dpmeans.estimators.kernel_maps import (
     approximation_of,
     restored_features,
 )
+from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.kernel_centers import (
@@ -212,6 +212,7 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         Distances are in the space of the kernel.
         """
         check_is_fitted(self)
+        check_output(self, X)
         if self.implicit_centers_ is None:
             return super().transform(X)
         distances = ImplicitDistances(self._measurable_centers())
@@ -222,7 +223,8 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().score(X, y, sample_weight)
-        source = self._source(checked_rows(self, X, reset=False), sample_weight)
+        given = self._rows_given(X, sample_weight)
+        source = self._source(given.checked(self, reset=False), given.sample_weight)
         return -source.fold(ImplicitInertia(self._measurable_centers()), name="score")
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:

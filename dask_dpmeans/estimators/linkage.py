@@ -19,14 +19,15 @@ from dask_dpmeans.estimators.auto import AutoMixin
 from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, RowFit
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
+from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.groups import GroupDistances, GroupedPredictions, NearestGroups
 from dask_dpmeans.kernels.links import Links
 from dask_dpmeans.kernels.membership import Mixture, SoftPredictions
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
@@ -38,7 +39,7 @@ from dask_dpmeans.methods.linkage.tree import groups_at, without_light_component
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import RowSource
+    from dask_dpmeans.sources import Cube, RowSource
     from dask_dpmeans.storage import Result
 
 ALLOWED = {"penalty": "from -1 to below 0", "micro_penalty": "> 0"}
@@ -181,6 +182,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         It is the distance to the nearest micro-center of the cluster.
         """
         check_is_fitted(self)
+        check_output(self, X)
         kernel = GroupDistances(self.micro_centers_, self.groups_)
         return self._mapped(X, kernel, np.float64, self.n_clusters_)
 
@@ -339,6 +341,10 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             labels = self._micro_labels(self.groups_)
             self.labels_ = labels.astype(np.int32)[self.micro_labels_]
 
+    def _place_labels(self, cube: "Cube") -> None:
+        super()._place_labels(cube)
+        self.micro_labels_ = cube.place(self.micro_labels_)
+
     def _restore(self, result: "Result") -> None:
         ClustersMixin._restore(self, result)
         arrays, told = result.arrays, result.manifest.choice
@@ -386,7 +392,10 @@ def checked_merges(merges: Float64Array, k: int) -> Float64Array:
 
 
 def _take(values: np.ndarray[Any, Any], numbers: Any) -> Any:
-    """Return values, (K,), at numbers, (n,), lazily if these are."""
+    """Return values, (K,), at numbers, (n,), lazily if these are; -1 at samples that are no rows."""
+    if sources.is_cube(numbers):
+        found = _take(np.append(values, -1).astype(values.dtype), numbers.data)
+        return numbers.copy(data=found)
     if sources.is_lazy(numbers):
         return numbers.map_blocks(values.take, dtype=values.dtype)
     return values[numbers]

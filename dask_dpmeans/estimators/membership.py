@@ -1,5 +1,6 @@
 """Soft membership: the part of estimators whose clusters are components of a mixture."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
 from dask_dpmeans.estimators.base import NearestCenterMixin
-from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.kernels.membership import (
     Margins,
     Memberships,
@@ -53,12 +53,20 @@ class MembershipMixin(NearestCenterMixin):
         (n, k) `scipy.sparse.csr_array` of float32, or a lazy Dask array of such chunks if X is lazy
             Probabilities are of all clusters, so that a row adds up to 1 less those left out.
             Within a row the most probable comes first, until SciPy sorts the columns.
-            Probabilities less than 2**-24 of the label's are 0.
+            Probabilities less than 2**-24 of the label's are 0.  Of a cube a dense DataArray, the
+            clusters along its last dimension.
         """
         check_is_fitted(self)
         mixture = self._mixture()
         top = min(checks.integer("top", top), mixture.n_clusters)
-        rows = checked_rows(self, X, reset=False)
+        given = self._rows_given(X)
+        if given.cube is not None:
+            given = replace(given, rows=given.cube.rows_to_answer)
+        answer = self._probabilities(given.checked(self, reset=False), mixture, top)
+        return answer if given.cube is None else given.cube.place(answer)
+
+    def _probabilities(self, rows: Any, mixture: Mixture, top: int) -> Any:
+        """Return the probabilities of the `top` most probable clusters of each row, CSR."""
         if sources.is_lazy(rows):
             return sources.lazy_map(
                 rows,

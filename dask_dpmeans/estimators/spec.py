@@ -15,9 +15,10 @@ from dask_dpmeans.estimators.divergences import restored_encoding
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import price_of
 from dask_dpmeans.methods.dpmeans.batch import lighter
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
@@ -51,11 +52,13 @@ def as_given(data: Any) -> Any:
 
 
 def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
-    """Return the centers, (k, d), of a run of DP-means as kernels see them, and the divergence."""
+    """Return the centers, (k, d), of a run as kernels see them, and the divergence."""
     encoding = restored_encoding(result)
     if encoding is not None:
         return result.arrays["cluster_averages"], EncodedDivergence(encoding)
-    divergence = metric_of(result.manifest.parameters["metric"])
+    divergence = metric_of(result.manifest.parameters.get("metric", "euclidean"))
+    if divergence.encoded:
+        return result.arrays["cluster_averages"], divergence
     return result.arrays["cluster_centers"], divergence
 
 
@@ -63,7 +66,8 @@ def nearest_centers(result: "Result") -> Kernel:
     """Return the kernel that labels rows by the nearest center of a run of DP-means."""
     centers, divergence = centers_of(result)
     most, light = outliers_of(result)
-    return Predictions(Centers(centers, divergence.general, most), next_price(result), light)
+    found = Centers(centers, divergence.general, most)
+    return Predictions(found, next_price(result), light, divergence)
 
 
 def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
@@ -73,7 +77,8 @@ def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
     inertia = fsum(arrays["cluster_inertias"])
     most, light = outliers_of(result)
     mixture = mixture_of(centers, arrays["cluster_weights"], inertia, divergence, most=most)
-    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters), light)
+    kept = min(top, mixture.n_clusters)
+    return SoftPredictions(mixture, next_price(result), kept, light, divergence)
 
 
 def outliers_of(result: "Result") -> tuple[float, BoolArray | None]:

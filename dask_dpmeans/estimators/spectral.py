@@ -194,7 +194,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def embed(self, X: object) -> Any:
         """Return the rows of Y at unit length, (n, r) float64; lazy if X is."""
         check_is_fitted(self)
-        return self._mapped(X, embedded_rows, np.float64, len(self.eigenvalues_))
+        return self._mapped(X, embedded_rows, np.float64, len(self.eigenvalues_), dim="component")
 
     def spectrum(self) -> Spectrum:
         """Return the checked parameters of the affinity."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from sklearn.base import BaseEstimator
 
@@ -16,6 +16,9 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Dimensions
 
 AnyState = TypeVar("AnyState", bound=Any)
 
@@ -63,7 +66,14 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         raise NotImplementedError
 
     @with_callbacks
-    def fit(self, X: object, y: object = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        samples: "Dimensions" = None,
+        features: "Dimensions" = None,
+    ) -> Self:
         """Cluster the rows of X, in their order, and label them.
 
         Parameters
@@ -71,13 +81,16 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``
             Read block by block, so it may be larger than memory.
         y : ignored
+        samples, features : str or sequence of str, optional
+            Dimensions of a cube of xarray, see `DPMeans.fit`.
 
         Returns
         -------
         self
         """
         method, task = self.method(), Tasks.of(self, X, y)
-        source = sources.as_source(checked_rows(self, X, reset=True))
+        given = self._rows_to_fit(X, samples, features)
+        source = sources.as_source(given.checked(self, reset=True))
         state = source.carry(method.take, method.init(source.n_features), "stream")
         clusters = method.clusters(state)
         inertia = batch.inertia_of(source, clusters.centers)

@@ -82,15 +82,16 @@ def create(
 ) -> "zarr.Array[Any]":
     """Create an array, (*shape), with `chunk_rows` rows and all columns in a chunk.
 
-    Fill values are NaN, -1 or False.
+    Fill values are NaN, -1, False or no text.
     """
+    heights = (chunk_rows, *shape[1:])[: len(shape)]
     return zarr.create_array(
         place.store(),
         shape=shape,
         dtype=dtype,
-        chunks=(max(1, chunk_rows), *(max(1, size) for size in shape[1:])),
+        chunks=tuple(max(1, height) for height in heights),
         compressors=[compressor, Crc32cCodec()],
-        fill_value={"f": np.nan, "i": -1}.get(dtype.kind, False),
+        fill_value={"f": np.nan, "i": -1, "T": ""}.get(dtype.kind, False),
         dimension_names=dimensions,
         attributes=attributes,
         config=EVERY_CHUNK,
@@ -107,7 +108,8 @@ def write(
     """Write a small array, (...), in one chunk; return the digest of its content."""
     content = _content(values, attributes or {})
     said = sign_attributes((attributes or {}) | {"content": content})
-    array = create(place, values.shape, values.dtype, dimensions, len(values), attributes=said)
+    height = len(values) if values.ndim else 1
+    array = create(place, values.shape, values.dtype, dimensions, height, attributes=said)
     if values.size:
         array[...] = values
     return content
@@ -201,7 +203,9 @@ def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
 
 def _content(values: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> str:
     """Return a digest of the type, the shape, the numbers and the attributes of an array."""
-    native = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    if values.dtype.kind == "T":  # bytes of an array of text are addresses
+        values = np.frombuffer(json.dumps(values.tolist()).encode(), np.uint8)
+    native = np.asarray(values, values.dtype.newbyteorder("<"), order="C")
     said = f"{native.dtype.str} {native.shape} {json.dumps(attributes, sort_keys=True)} "
     return hashlib.sha256(said.encode() + native.tobytes()).hexdigest()
 

@@ -137,6 +137,30 @@ class Location:
             with suppress(OSError):
                 os.rmdir(self.url)
 
+    def move(self, to: "Location") -> None:
+        """Move all files in it to a place where nothing is; a missing folder is no error.
+
+        On local disks that is one renaming; elsewhere each file is copied, then all are removed.
+        """
+        if not self.remote:
+            os.makedirs(os.path.dirname(to.url), exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.rename(self.url, to.url)
+            return
+        paths = list(self.entries())
+        fs, where = self.files()
+        there = to.files()[1].rstrip("/")
+        for path in paths:
+            fs.cp_file(f"{where.rstrip('/')}/{path}", f"{there}/{path}")
+        self.remove(paths)
+
+    def is_folder(self) -> bool:
+        """Return whether it is a folder, or holds objects."""
+        if not self.remote:
+            return os.path.isdir(self.url)
+        fs, where = self.files()
+        return bool(fs.isdir(where))
+
     def _remove_objects(self, paths: list[str]) -> None:
         fs, where = self.files()
         keys = [f"{where.rstrip('/')}/{path}" for path in paths]

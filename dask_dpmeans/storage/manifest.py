@@ -119,6 +119,9 @@ class Manifest:
     """Whether the method saw features that the fit had learned from the rows."""
     sources: Mapping[str, str | None] = field(default_factory=dict)
     """Paths of the input without credentials; None for data in memory."""
+    grid: Mapping[str, Any] | None = None
+    """Sizes of the dimensions of samples and features of a cube, its variables, and the arrays of
+    the output on its grid; None for other input."""
     choice: Mapping[str, Any] | None = None
     """The choice of the penalty, as JSON holds it; None if the penalty was given."""
 
@@ -130,8 +133,9 @@ class Manifest:
         }
         found |= {"input": self.input.as_json(), "column_names": names}
         found["estimator"] = dict(vars(self.estimator))
-        if self.choice is None:
-            del found["choice"]
+        for name in ("choice", "grid"):
+            if found[name] is None:
+                del found[name]
         if not self.estimator.name:
             del found["estimator"], found["learned_features"]
         return found
@@ -146,6 +150,7 @@ class Manifest:
         told: dict[str, Any] = {
             "sources": {},
             "choice": None,
+            "grid": None,
             "learned_features": False,
             "estimator": None,
             **given,
@@ -162,6 +167,7 @@ class Manifest:
         paths_fit = all(path is None or type(path) is str for path in paths)
         _require(paths_fit, "sources", values["sources"])
         values["column_names"] = None if names is None else tuple(names)
+        _require(values["grid"] is None or _is_grid(values["grid"]), "grid", values["grid"])
         values["estimator"] = _estimator_of(values["estimator"])
         return values
 
@@ -209,6 +215,15 @@ def _categories_of(told: Any, width: int) -> dict[int, tuple[str | int | float |
         plain = type(each) is list and all(type(one) in (str, int, float, bool) for one in each)
         _require(column and plain, "input.categories", told)
     return {int(key): tuple(each) for key, each in told.items()}
+
+
+def _is_grid(told: Any) -> bool:
+    """Return whether JSON holds the grid of a cube."""
+    if type(told) is not dict or set(told) != {"samples", "features", "variables", "arrays"}:
+        return False
+    sizes = told["samples"], told["features"]
+    fits = all(type(each) is dict and _is_list_of(int, list(each.values())) for each in sizes)
+    return fits and _is_list_of(str, told["variables"]) and _is_list_of(str, told["arrays"])
 
 
 def _estimator_of(told: Any) -> EstimatorDescription:

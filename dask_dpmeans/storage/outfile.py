@@ -16,13 +16,13 @@ def checked_target(
     out: str | os.PathLike[str],
     run: AnyPlace,
     what: str,
-    is_ours: Callable[[str], bool],
+    is_ours: Callable[[Path], bool],
     *,
     force: bool,
 ) -> Path:
     """Return the path to write, if it is free.
 
-    `is_ours` recognizes a `what` of this package by its start.
+    `is_ours` recognizes a file that holds a `what` of this package.
     """
     checks.switch("force", force)
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
@@ -37,12 +37,16 @@ def checked_target(
         raise InputError(f"{target} lies within {inside}: give another path")
     if not target.exists():
         return target
-    if not (
-        target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])
-    ):
+    if not (target.is_file() and is_ours(target)):
         raise InputError(
             f"{target} exists and is not a {what} of this package, so it is never written over: give another path"
         )
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")
     return target
+
+
+def head_of(path: Path) -> str:
+    """Return the start of a file as text."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(HEAD)

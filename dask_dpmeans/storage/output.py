@@ -112,6 +112,11 @@ class Output:
         with malformed_as_corrupt(self.location, "output"):
             return str(attributes[MARKER]["kind"])
 
+    def grid_arrays(self) -> list[str]:
+        """Return the names of the arrays on the grid of a cube that the output has."""
+        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
+        return [] if attributes is None else _grid_arrays(attributes[MARKER])
+
     def check_target(
         self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False
     ) -> None:
@@ -158,7 +163,10 @@ class Output:
 
         The mark is removed, except of runs.
         """
-        root = {MARKER: dict(attributes), CONTENTS: written.contents}
+        root: dict[str, Any] = {MARKER: dict(attributes), CONTENTS: written.contents}
+        on_grid = _grid_arrays(attributes)
+        if on_grid:  # xarray reads the attribute
+            root["coordinates"] = " ".join(on_grid[1:])
         arrays.write_root(self.location, root, written.names)
         if attributes["kind"] != "run":
             self.steps.remove_checkpoints()
@@ -181,6 +189,11 @@ class Output:
             yield FinishedOutput(
                 self.location, checked_attributes(attributes, self.path), attributes[CONTENTS]
             )
+
+
+def _grid_arrays(described: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arrays on the grid of a cube in the description of an output."""
+    return list((described.get("grid") or {}).get("arrays", []))
 
 
 def _check_place(location: Location, inputs: Sequence[Any]) -> None:
@@ -232,7 +245,10 @@ def remove(output: Output, names: Iterable[str]) -> None:
     if kind is None:
         return
     entries = removable_files(output, names)
-    mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
+    names = {*names, *output.grid_arrays()}
+    grid = {"arrays": output.grid_arrays()}
+    described = {"format": FORMAT, "kind": kind, "grid": grid}
+    mark: dict[str, Any] = {MARKER: described, "run": uuid4().hex, "removed": True}
     arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
     output.location.remove(_without_mark(entries))
@@ -250,6 +266,7 @@ def removable_files(output: Output, names: Iterable[str]) -> list[str]:
     `names` are the arrays of its kind.
     """
     entries = list(output.location.entries())
+    names = {*names, *output.grid_arrays()}
     others = [entry for entry in entries if not is_written(entry, names)]
     foreign = sorted({top_or_path(entry, names) for entry in others})
     if not foreign:
@@ -286,9 +303,15 @@ class NewArrays:
             found.append(TABLES)
         return sorted(found)
 
-    def write(self, name: str, values: npt.NDArray[Any], dimensions: tuple[str, ...]) -> None:
+    def write(
+        self,
+        name: str,
+        values: npt.NDArray[Any],
+        dimensions: tuple[str, ...],
+        attributes: dict[str, Any] | None = None,
+    ) -> None:
         """Write a small array, (...)."""
-        self.contents[name] = arrays.write(self.output / name, values, dimensions)
+        self.contents[name] = arrays.write(self.output / name, values, dimensions, attributes)
 
     def create_rows(
         self,

@@ -223,7 +223,7 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
         ),
         (
             {"penalty": 1.0, "metric": "manhattan"},
-            "metric must be one of 'euclidean', 'cosine', got 'manhattan'",
+            "metric must be one of 'euclidean', 'cosine', 'haversine', got 'manhattan'",
         ),
         (
             {"penalty": 5.0, "metric": "cosine"},

@@ -746,3 +746,19 @@ def test_rows_are_read_over_http(
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_folder_is_moved_whole(folder: Location) -> None:
+    one, other = folder / "one", folder / "far" / "other"
+    assert not one.is_folder()
+    for name in ("a", "b/c"):
+        (one / name).write(name.encode())
+    assert one.is_folder()
+    assert not (one / "a").is_folder()
+    one.move(other)
+    assert sorted(other.entries()) == ["a", "b/c"]
+    assert not list(one.entries())
+    one.move(folder / "third")
+    assert not list((folder / "third").entries())
+    fs, where = (other / "b" / "c").files()
+    assert fs.cat_file(where) == b"b/c"

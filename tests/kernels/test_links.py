@@ -24,7 +24,9 @@ def slow_links(rows, weights, centers, variances):
             math.fsum((x - c) ** 2 for x, c in zip(row, center, strict=True)) for center in centers
         ]
         a, b = sorted(range(len(centers)), key=lambda each: (squared[each], each))[:2]
-        middle = (squared[b] - squared[a]) / (2 * math.dist(centers[a], centers[b]))
+        apart = math.dist(centers[a], centers[b])
+        # Two equal centers have no plane between them; each row is as near to both.
+        middle = (squared[b] - squared[a]) / (2 * apart) if apart else 0.0
         spread = math.sqrt((variances[a] + variances[b]) / 2)
         found[a, b] += weight * math.exp(-((middle / spread / 0.5) ** 2) / 2)
     found += found.T
@@ -51,6 +53,13 @@ def test_links_are_those_of_a_loop_over_the_rows(rows, k, seed, data):
     expected = slow_links(rows, given_weights, centers, variances)
     found = scanned(rows, weights, centers, variances)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_equal_centers_are_linked_as_a_loop_links_them():
+    rows, centers = np.array([[0.0], [1.0], [5.0]]), np.array([[1.0], [1.0], [9.0]])
+    expected = slow_links(rows, np.ones(3), centers, np.ones(3))
+    assert expected[0, 1] == 3.0
+    np.testing.assert_allclose(scanned(rows, None, centers, np.ones(3)), expected)
 
 
 @given(tables((2, 60), (1, 3), TAME), seeds)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
@@ -375,6 +376,8 @@ def _explained(place: Location) -> Iterator[None]:
         if of_store(error) and not isinstance(error, checked_store.FINAL):
             what = "does not answer"
         reason = str(error).partition("\n")[0] or type(error).__name__
+        if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
+            reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"
         raise InputError(
             f"data: {place.shown} {what}, which samples, features and variables are for: {reason}"
         ) from error

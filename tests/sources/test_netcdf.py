@@ -1,0 +1,50 @@
+"""NetCDF files of both formats as cubes: the same rows, and what to install where one cannot be read."""
+
+import numpy as np
+import pytest
+
+from dask_dpmeans import DPMeans, fit
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.formats import cube as cubes
+
+xr = pytest.importorskip("xarray")
+ENGINES = {"scipy": "NETCDF3_64BIT", "h5netcdf": "NETCDF4"}
+
+
+def made():
+    """A cube of two kinds of places; one place is NaN."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(4, 5, 6)) + 10 * (np.arange(5) > 2)[:, np.newaxis]
+    values[:, 1, 2] = np.nan
+    return xr.DataArray(values, dims=("time", "lat", "lon"), name="sst").to_dataset()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_gives_the_labels_of_the_cube_in_memory(engine, tmp_path):
+    pytest.importorskip(engine)
+    made().to_netcdf(tmp_path / "cube.nc", engine=engine, format=ENGINES[engine])
+    path, names = str(tmp_path / "cube.nc"), {"samples": ("lat", "lon"), "features": "time"}
+    fit(path, str(tmp_path / "run.zarr"), DPMeans(100.0), variables=["sst"], **names)
+    with xr.open_zarr(tmp_path / "run.zarr", consolidated=False) as run:
+        found = run["label_map"].values
+    wanted = DPMeans(100.0).fit(made()["sst"], **names)
+    assert wanted.n_clusters_ == 2
+    assert found.shape == (5, 6)
+    assert found[1, 2] == -1
+    assert np.array_equal(found, wanted.labels_.values)
+
+
+def test_a_file_that_xarray_cannot_open_says_what_reads_netcdf_4(tmp_path, monkeypatch):
+    def no_engine(*_, **__):
+        raise ValueError("found the following matches with the input file: ['h5netcdf']")
+
+    path = tmp_path / "cube.nc"
+    made().to_netcdf(path, engine="scipy")
+    monkeypatch.setattr(xr, "open_dataset", no_engine)
+    for there, advised in ((None, True), (object(), False)):
+        monkeypatch.setattr(cubes, "find_spec", lambda _, there=there: there)
+        with pytest.raises(
+            InputError, match=r"cube\.nc cannot be opened as a cube.*h5net"
+        ) as found:
+            fit(str(path), str(tmp_path / "run.zarr"), DPMeans(1.0), samples=("a",), features="b")
+        assert ("pip install 'dask-dpmeans[xarray]'" in str(found.value)) == advised

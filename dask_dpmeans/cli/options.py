@@ -162,12 +162,14 @@ def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
 
 
 DATA = (
-    "DATA is the path or URL of a Zarr array (store.zarr/group/array), or of a Parquet table with the columns to use "
-    "(table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata (data, indices, "
+    "DATA is the path or URL of a Zarr array (store.zarr/group/array), or of a Parquet, Arrow or CSV table with the "
+    "columns to use (table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata (data, indices, "
     "indptr), or a .npz file of scipy."
 )
 """Text below the help of each command that reads rows."""
-ARRAY = "a one-dimensional Zarr array, .npy file or Parquet column, or the name of a column of DATA"
+ARRAY = (
+    "a one-dimensional Zarr array, .npy file or column of a table, or the name of a column of DATA"
+)
 STORAGE = click.option(
     "--storage-option",
     "storage_options",

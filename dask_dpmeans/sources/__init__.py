@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         lazy_rows,
         opened_rows,
     )
-    from dask_dpmeans.sources.formats.parquet import check_available, path_of
+    from dask_dpmeans.sources.formats.tables import check_available, path_of
     from dask_dpmeans.sources.frames import Frame, frame_of
     from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, split_dimensions
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
@@ -79,7 +79,7 @@ else:
             ".formats.cube": "CubePath CubeRows",
             ".formats.h5ad": "open_h5ad opened_h5ad",
             ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
-            ".formats.parquet": "check_available path_of",
+            ".formats.tables": "check_available path_of",
             ".frames": "Frame frame_of",
             ".grids": "Coordinate Dimensions Grid is_cube split_dimensions",
             ".inputs": "as_source open_source source_of_features",

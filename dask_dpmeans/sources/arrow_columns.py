@@ -10,12 +10,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.parquet import (
-    parquet_table,
-    stored_schema,
-    stored_tables,
-    table_names,
-)
+from dask_dpmeans.sources.formats.tables import stored_columns, table_names, table_path
 from dask_dpmeans.sources.frames import frame_of, is_dask_frame
 from dask_dpmeans.sources.named_columns import named_part, shown_names
 from dask_dpmeans.sources.opening import OpenedPath
@@ -55,15 +50,14 @@ def kept_columns(
     """Return the columns `keep` of a table; refuse names that are not there, and other data."""
     place = _table_place(data, storage_options)
     if place is not None:
-        stored = stored_schema(place, "data")
-        _check_kept(keep, stored.names)
-        schema = pa.schema([stored.field(name) for name in keep])
-        return KeptColumns(schema, stored_tables(place, tuple(keep), "data"))
+        _check_kept(keep, table_names(place, "data", index=True))
+        schema, tables = stored_columns(place, tuple(keep), "data")
+        return KeptColumns(schema, tables)
     frame = None if isinstance(data, str | os.PathLike) else frame_of(data, "data")
     if frame is None:
         raise InputError(
             f"keep names columns, {shown_names(keep)}, but data is no table with columns: leave "
-            "keep out, or give a Parquet table or a data frame"
+            "keep out, or give a table in files or a data frame"
         )
     _check_kept(keep, frame.labels)
     read = partial(_arrow, keep=keep)
@@ -90,24 +84,27 @@ def feature_columns(
         return data
     labels: Sequence[Any] = ()
     if place is not None:
-        named = parquet_table(os.fspath(data))
+        named = table_path(os.fspath(data))
         if named is not None and named[1] is not None:
             return data  # these are the features
         labels = table_names(place, "data")
     elif not isinstance(data, str | os.PathLike):
         frame = frame_of(data, "data")
         labels = () if frame is None else frame.labels
-    wanted = [each for each in names or labels if names or each not in keep]
+    wanted = [each for each in labels if each not in keep]
+    if names is not None:
+        lists = [each if each in labels else each.rpartition("_")[0] for each in names]
+        wanted = list(dict.fromkeys(lists))  # "emb" for emb_0, emb_1, ...
     if not wanted or not set(wanted) <= set(labels):
         return data  # the check of names tells what is missing
     return named_part(data, wanted)
 
 
 def _table_place(data: Any, storage_options: Mapping[str, Any] | None) -> Location | None:
-    """Return the location of a Parquet table, without the columns that its path names."""
+    """Return the location of a table in files, without the columns that its path names."""
     if not isinstance(data, str | os.PathLike):
         return None
-    table = parquet_table(os.fspath(data))
+    table = table_path(os.fspath(data))
     return None if table is None else Location.at(table[0], storage_options)
 
 

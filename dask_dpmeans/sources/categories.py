@@ -1,7 +1,7 @@
 """Columns of categories as columns of codes, 0 to m - 1, and the categories that they stand for.
 
 Categories keep the order of their data type if it states them all, as in pandas, Dask and an Enum of
-Polars.  They are sorted if they follow from the values: in Arrow, Parquet and columns of text.
+Polars.  They are sorted if they follow from the values: in Arrow, in files of tables and in columns of text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

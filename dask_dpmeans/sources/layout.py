@@ -26,7 +26,7 @@ from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CountRows, CubeRows
-from dask_dpmeans.sources.formats.parquet import ParquetRows
+from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.grids import Grid
 from dask_dpmeans.sources.named_columns import named_inputs
@@ -95,7 +95,7 @@ class Layout:
     @property
     def checksummed(self) -> bool:
         """Whether all stored chunks have checksums, so that a flipped bit is found."""
-        if isinstance(self.rows, opening.NpyFile | ParquetRows):
+        if isinstance(self.rows, opening.NpyFile | TableRows):
             return False
         if isinstance(self.rows, CubeRows):
             arrays = self.rows.arrays
@@ -208,9 +208,7 @@ def lay_out(
     given = _of_one_kind(opened)
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
-    names = names_of(
-        opened.data if isinstance(opened.data, ParquetRows | CubeRows) else arrays.data
-    )
+    names = names_of(opened.data if isinstance(opened.data, TableRows | CubeRows) else arrays.data)
     prepare = _prepare_of(rows, columns, needs, names)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
@@ -273,7 +271,7 @@ def _open(
         "data", 2, columns.fill_missing, columns.storage_options, needs.missing, wanted
     )
     rows = opener.open(data)
-    if isinstance(rows, ParquetRows) and wanted is not None:
+    if isinstance(rows, TableRows) and wanted is not None:
         categories = rows.categories
     weights = opened("sample_weight", arrays.sample_weight)
     groups = opened(arrays.groups_name, arrays.groups)
@@ -388,8 +386,8 @@ def _stored_arrays(rows: RowArray) -> dict[str, Any]:
 def _check_chunks(rows: RowArray, resources: Resources) -> None:
     """Refuse stored chunks that are too large for a thread's memory."""
     kind, arrays = "chunks", _stored_arrays(rows)
-    if isinstance(rows, ParquetRows):
-        kind, arrays = "row groups", {"data": rows}
+    if isinstance(rows, TableRows):
+        kind, arrays = rows.groups, {"data": rows}
     if isinstance(rows, CubeRows):
         _check_slab(rows, resources)
     most = CHUNK_SHARE * resources.thread_memory

@@ -17,7 +17,7 @@ from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.cube import CubeRows
-from dask_dpmeans.sources.formats.parquet import ParquetRows
+from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
 from dask_dpmeans.sources.row_array import Raw
@@ -61,7 +61,7 @@ def _warn_of_recomputing(layout: Layout) -> None:
 
 def _needed(array: Any, start: int, stop: int) -> Any:
     """Return the smallest part of an array that some rows need."""
-    if isinstance(array, ParquetRows | CubeRows):
+    if isinstance(array, TableRows | CubeRows):
         return array.narrowed(start, stop)
     if isinstance(array, zarr.Array):
         return narrow_array(array, start, stop)

@@ -10,7 +10,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.parquet import parquet_table, table_names
+from dask_dpmeans.sources.formats.tables import table_names, table_path
 from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
 from dask_dpmeans.sources.options import InputArrays
 from dask_dpmeans.storage.location import Location
@@ -102,7 +102,7 @@ def _labels(data: Any, storage_options: Mapping[str, Any] | None) -> list[Any] |
     if isinstance(data, Location):
         return None
     if isinstance(data, str | os.PathLike):
-        table = parquet_table(os.fspath(data))
+        table = table_path(os.fspath(data))
         if table is None:
             return None
         stored = table_names(Location.at(table[0], storage_options), "data")
@@ -136,7 +136,7 @@ def shown_names(names: Sequence[Any]) -> str:
 def _column(data: Any, name: str) -> Any:
     """Return one column of a table: a path with its name, an array, or a series of Dask."""
     if isinstance(data, str | os.PathLike):
-        table = parquet_table(os.fspath(data))
+        table = table_path(os.fspath(data))
         return f"{table[0] if table else data}#{joined_names([name])}"
     native = data.native if isinstance(data, Frame) else data
     if is_dask_frame(native):
@@ -147,7 +147,7 @@ def _column(data: Any, name: str) -> Any:
 def named_part(data: Any, names: Sequence[str]) -> Any:
     """Return a table with some of its columns, in this order."""
     if isinstance(data, str | os.PathLike):
-        table = parquet_table(os.fspath(data))
+        table = table_path(os.fspath(data))
         path, named = table or (os.fspath(data), None)
         kept = [each for each in names if named is None or each in named]
         return f"{path}#{joined_names(kept)}"

@@ -26,7 +26,8 @@ from dask_dpmeans.sources.formats.csr_files import (
 )
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows, open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
-from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
+from dask_dpmeans.sources.formats.table_rows import TableRows
+from dask_dpmeans.sources.formats.tables import open_table, table_path
 from dask_dpmeans.sources.frames import frame_of, refuse_query
 from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.refusals import READ, not_an_array, other_file, refuse_kind
@@ -160,11 +161,11 @@ class Opener:
             return open_npz(path, name)
         if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
             return open_mtx(path, name)
-        table = parquet_table(path)
+        table = table_path(path)
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
             dimensions, missing = self.dimensions, self.missing
-            return open_parquet(place, columns, name, dimensions, missing, self.categorical)
+            return open_table(place, columns, name, dimensions, missing, self.categorical)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):
@@ -234,7 +235,7 @@ def unwrap(data: object, name: str) -> Any:
         if isinstance(inner, da.Array):
             return inner
         return data
-    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows | CubeRows)
+    known = isinstance(data, da.Array | zarr.Array | StoredCsr | TableRows | CubeRows)
     attributes = ("shape", "dtype", "chunks", "__getitem__")
     if not known and all(hasattr(data, each) for each in attributes):
         kind = f"{type(data).__module__}.{type(data).__name__}"

@@ -13,14 +13,17 @@ from dask_dpmeans.storage.location import Location
 
 MOST_NAMED = 5
 """Columns that an error names, at most."""
-READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
+READ = (
+    "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "
+    "Parquet, Arrow and CSV files are read"
+)
 OTHER_FILES = {
-    (".csv", ".csv.gz", ".txt"): ("CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
-    (".tsv", ".tsv.gz"): (
-        "CSV",
+    (".csv.gz",): ("Compressed CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
+    (".txt",): ("Text", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
+    (".tsv.gz",): (
+        "Compressed CSV",
         "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')",
     ),
-    (".feather", ".arrow"): ("Arrow", "pandas.read_feather({path!r}).to_parquet('table.parquet')"),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
@@ -30,13 +33,19 @@ OTHER_FILES = {
     ),
 }
 """Files of other kinds, by their endings: their format, and Python that converts them."""
-TABLES = (".parquet", ".pq")
 OPENED = {
     ".npy": "numpy.load({path!r}, mmap_mode='r')",
     ".npz": "scipy.sparse.load_npz({path!r})",
     ".mtx": "scipy.io.mmread({path!r})",
 }
 """Python that opens a file, by its ending."""
+TABLES = {
+    (".parquet", ".pq"): "pandas.read_parquet({path!r})",
+    (".feather", ".arrow", ".ipc"): "pandas.read_feather({path!r})",
+    (".csv",): "pandas.read_csv({path!r})",
+    (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
+}
+"""Python that opens a table, by its ending."""
 
 IN_MEMORY = {
     "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
@@ -54,7 +63,7 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     """Raise `InputError` for a path if an estimator needs the rows themselves."""
     text = os.fspath(path)
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
-    ways += ["pandas.read_parquet({path!r})"] if text.rstrip("/").endswith(TABLES) else []
+    ways += [way for ends, way in TABLES.items() if text.rstrip("/").endswith(ends)]
     others = [
         IN_MEMORY.get(kind, _opened(way))
         for ends, (kind, way) in OTHER_FILES.items()

@@ -1,1 +1,1 @@
-"""Formats of input: CSR rows, Parquet tables, lazy arrays."""
+"""Formats of input: CSR rows, tables in Parquet, Arrow and CSV files, cubes, lazy arrays."""

@@ -21,8 +21,8 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.report import input_of
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.formats import parquet
-from dask_dpmeans.sources.formats.parquet import open_parquet
+from dask_dpmeans.sources.formats import tables
+from dask_dpmeans.sources.formats.tables import open_table
 from dask_dpmeans.storage.location import Location
 
 
@@ -54,7 +54,7 @@ def folder(frame: pd.DataFrame, tmp_path: Path) -> Path:
 def test_rows_come_in_the_order_that_dask_has_them(folder: Path, frame: pd.DataFrame) -> None:
     ages = dd.read_parquet(folder).age.compute().to_numpy()
     np.testing.assert_array_equal(
-        open_parquet(Location.at(folder), ("age",), "data", 1)[0:1000], ages
+        open_table(Location.at(folder), ("age",), "data", 1)[0:1000], ages
     )
     np.testing.assert_array_equal(ages, frame.age)
 
@@ -68,8 +68,8 @@ def test_the_index_of_a_pandas_table_is_no_column(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.parquet"
         frame.to_parquet(path)
         assert list(pd.read_parquet(path).columns) == ["a", "b"]
-        assert open_parquet(Location.at(path), None, "data", 2).names == ("a", "b")
-    assert open_parquet(Location.at(tmp_path / "named.parquet"), ("id",), "data", 1)[
+        assert open_table(Location.at(path), None, "data", 2).names == ("a", "b")
+    assert open_table(Location.at(tmp_path / "named.parquet"), ("id",), "data", 1)[
         0:3
     ].tolist() == [7, 9, 8]
 
@@ -87,7 +87,7 @@ def test_any_rows_of_any_files_and_row_groups_are_those_of_the_table(
             where / f"part.{number}.parquet",
             row_group_size=group,
         )
-    opened = open_parquet(Location.at(where), ("size", "age"), "data", 2)
+    opened = open_table(Location.at(where), ("size", "age"), "data", 2)
     expected = rows[["size", "age"]].to_numpy()
     start = data.draw(st.integers(0, len(rows)))
     stop = data.draw(st.integers(start, len(rows)))
@@ -129,7 +129,7 @@ def test_rows_that_do_not_fit_in_memory_are_read_by_their_row_groups_in_each_pas
 ) -> None:
     source = as_source(f"{folder}#age,income", block_rows=64, threads=2, memory_limit=30_000)
     assert not source.resident
-    assert max(len(shard.data.files) for shard in source.shards) < 12
+    assert max(len(shard.data.parts) for shard in source.shards) < 12
     read = [
         block.rows.copy()
         for shard, blocks in source.plan.pieces(range(source.plan.n_blocks))
@@ -150,7 +150,7 @@ def test_only_the_row_groups_of_a_shard_are_read(
         return whole(file, number, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
-    opened = open_parquet(Location.at(folder), ("age",), "data", 2)
+    opened = open_table(Location.at(folder), ("age",), "data", 2)
     assert opened[200:290].shape == (90, 1)
     assert sum(read) < 90 + 2 * 30
 
@@ -243,8 +243,8 @@ def test_integers_and_booleans_stay_exact(tmp_path: Path) -> None:
     pd.DataFrame({"a": np.array([1, 2**53], np.int64), "b": [0.5, 1.5]}).to_parquet(
         tmp_path / "t.parquet"
     )
-    assert open_parquet(Location.at(tmp_path / "t.parquet"), ("a",), "data", 2).dtype == np.int64
-    assert open_parquet(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2].tolist() == [
+    assert open_table(Location.at(tmp_path / "t.parquet"), ("a",), "data", 2).dtype == np.int64
+    assert open_table(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2].tolist() == [
         [1.0, 0.5],
         [2.0**53, 1.5],
     ]
@@ -254,7 +254,7 @@ def test_integers_and_booleans_stay_exact(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"holds the integer 9007199254740994 at row 1, column 'a' of \S+t.parquet"
     ):
-        open_parquet(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2]
+        open_table(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2]
 
 
 def refusals(folder: Path) -> dict[str, tuple[str, str]]:
@@ -321,14 +321,14 @@ def test_a_file_that_has_changed_or_is_damaged_is_an_error(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     frame.to_parquet(tmp_path / "t.parquet")
-    opened = open_parquet(Location.at(tmp_path / "t.parquet"), ("age",), "data", 2)
+    opened = open_table(Location.at(tmp_path / "t.parquet"), ("age",), "data", 2)
     frame[:999].to_parquet(tmp_path / "t.parquet")
     with pytest.raises(CorruptStoreError, match="has 999 rows, it had 1,000: it has changed"):
         opened[0:10]
     pq.write_table(
         pa.table({"a": np.arange(99.0)}), tmp_path / "c.parquet", write_page_checksum=True
     )
-    opened = open_parquet(Location.at(tmp_path / "c.parquet"), ("a",), "data", 2)
+    opened = open_table(Location.at(tmp_path / "c.parquet"), ("a",), "data", 2)
     content = bytearray((tmp_path / "c.parquet").read_bytes())
     content[200] ^= 1
     (tmp_path / "c.parquet").write_bytes(content)
@@ -337,6 +337,6 @@ def test_a_file_that_has_changed_or_is_damaged_is_an_error(
 
 
 def test_without_pyarrow_the_way_out_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "AVAILABLE", False)
+    monkeypatch.setattr(tables, "AVAILABLE", False)
     with pytest.raises(InputError, match=r"needs pyarrow: pip install 'dask-dpmeans\[parquet\]'"):
         as_source(folder)

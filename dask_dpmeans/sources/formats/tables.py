@@ -1,0 +1,360 @@
+"""Tables in Parquet, Arrow and CSV files by path: their files, columns and types.
+
+``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its
+columns, in this order.  ``data/*.csv`` are the files that match a pattern.
+"""
+
+import csv
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import natural_sort_key
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.categories import (
+    CategoricalColumns,
+    Categories,
+    Category,
+    sorted_categories,
+)
+from dask_dpmeans.sources.formats.csr_files import explained
+from dask_dpmeans.sources.formats.csv_files import csv_names, open_csv_files
+from dask_dpmeans.sources.formats.table_files import (
+    AVAILABLE,
+    TableFile,
+    TablePart,
+    open_arrow_files,
+    open_parquet_files,
+)
+from dask_dpmeans.sources.formats.table_rows import (
+    PLAIN,
+    TableRows,
+    is_inexact,
+    is_lists,
+    is_number,
+    numbers_of,
+    rows_of,
+)
+from dask_dpmeans.sources.missing_values import float_dtype
+from dask_dpmeans.sources.refusals import categories_of
+from dask_dpmeans.storage.location import Location
+
+if AVAILABLE:
+    import pyarrow as pa
+    from pyarrow import types
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """A format of the files of a table."""
+
+    kind: str
+    suffixes: tuple[str, ...]
+    open: Callable[[Sequence[Location], Sequence[str] | None, str], list[TableFile]]
+    """Opens files, of which some columns are used, or all; the text is a name for errors."""
+    groups: str
+    """What the groups of rows in a file are called."""
+
+
+PARQUET = TableFormat("Parquet", (".parquet", ".pq"), open_parquet_files, "row groups")
+ARROW = TableFormat("Arrow", (".feather", ".arrow", ".ipc"), open_arrow_files, "record batches")
+CSV = TableFormat("CSV", (".csv", ".tsv"), open_csv_files, "blocks of lines")
+SUFFIXES = (*PARQUET.suffixes, *ARROW.suffixes, *CSV.suffixes)
+GLOB = re.compile(r"[*?\[]")
+"""Characters of a pattern of files."""
+LOOKED = 2**24
+"""Numbers that are read to find usable columns for an error message, at most."""
+
+
+def table_path(path: str) -> tuple[str, tuple[str, ...] | None] | None:
+    """Return the table of a path or URL, and the columns that it names; None if it is no table.
+
+    >>> table_path("rows/table.parquet#age,income")
+    ('rows/table.parquet', ('age', 'income'))
+    >>> table_path("rows#1/table.csv")
+    ('rows#1/table.csv', None)
+    >>> table_path('table.feather#"income, gross"')
+    ('table.feather', ('income, gross',))
+    """
+    if _is_table(path):
+        return path, None
+    table, mark, names = path.rpartition("#")
+    if mark and _is_table(table):
+        return table, tuple(next(csv.reader([names])))
+    return None
+
+
+def path_of(data: str) -> str:
+    """Return a path or URL without the columns that it names."""
+    table = table_path(data)
+    return data if table is None else table[0]
+
+
+def table_names(place: Location, name: str, *, index: bool = False) -> tuple[str, ...]:
+    """Return the names of the columns of a table, with the index of pandas or without it."""
+    files = _files(place, name)
+    if _format_of(place) is CSV:
+        names = csv_names(files[0], name)
+        return names if index or names[0] else names[1:]
+    [opened] = _format_of(place).open(files[:1], None, name)
+    if index:
+        return tuple(opened.schema.names)
+    return _chosen(opened, None, place.shown, name)
+
+
+def stored_columns(
+    place: Location, columns: tuple[str, ...], name: str
+) -> tuple[Any, Iterator[Any]]:
+    """Return the schema of columns of any type, and all their rows as tables, in order."""
+    opened = _format_of(place).open(_files(place, name), columns, name)
+    schema = pa.schema([opened[0].schema.field(column) for column in columns])
+    parts = tuple(part for file in opened for part in file.parts)
+    tables = (table.replace_schema_metadata(None) for table in rows_of(parts, columns))
+    return schema, tables
+
+
+def check_available(place: Location, name: str) -> None:
+    """Raise `InputError` if PyArrow is not there to read a table."""
+    if not AVAILABLE:
+        needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
+        kind = _format_of(place).kind
+        article = "an" if kind == "Arrow" else "a"
+        raise InputError(f"{name}: {place.shown} is {article} {kind} table, {needs}")
+
+
+def _format_of(place: Location) -> TableFormat:
+    """Return the format that a path ends with; a folder of any name holds Parquet files."""
+    path = place.url.rstrip("/")
+    return next((each for each in (ARROW, CSV) if path.endswith(each.suffixes)), PARQUET)
+
+
+def _is_table(path: str) -> bool:
+    if path.rstrip("/").endswith(SUFFIXES):
+        return True
+    folder = "://" not in path and os.path.isdir(path)
+    return folder and any(file.suffix in PARQUET.suffixes for file in Path(path).iterdir())
+
+
+def open_table(
+    place: Location,
+    columns: tuple[str, ...] | None,
+    name: str,
+    dimensions: int,
+    missing: bool = False,
+    categorical: CategoricalColumns | None = None,
+) -> TableRows:
+    """Open the columns of a table, by default all but its index, after a check of their types.
+
+    With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
+    unless they are known, these columns are read once.
+    """
+    path, form = place.shown, _format_of(place)
+    files = _files(place, name)
+    opened = form.open(files, columns, name)
+    chosen = _chosen(opened[0], columns, path, name)
+    kinds = [opened[0].schema.field(column).type for column in chosen]
+    if dimensions == 1 and (len(chosen) != 1 or is_lists(kinds[0])):
+        raise _not_one(opened, chosen, path, name)
+    _check_alike(opened, chosen, kinds, columns, path, name)
+    parts = tuple(part for file in opened for part in file.parts)
+    pairs = list(zip(chosen, kinds, strict=True))
+    widths = tuple(_width(parts, *pair) if is_lists(pair[1]) else None for pair in pairs)
+    firsts = list(accumulate((1 if width is None else width for width in widths), initial=0))
+    coded = {
+        number: column
+        for number, (column, kind) in zip(firsts, pairs, strict=False)
+        if _is_coded(number, column, kind, categorical)
+    }
+    _check_kinds(opened, pairs, set(coded.values()), path, name)
+    numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
+    dtype = np.result_type(*numbers, *[np.float32] * bool(coded))
+    read = PLAIN
+    if coded and categorical is not None:
+        known: Categories | None = categorical.known
+        if known is None:
+            known = {number: _categories(parts, column) for number, column in coded.items()}
+        read = replace(categorical, known={number: known[number] for number in coded})
+    width = (firsts[-1],) if dimensions == 2 else ()
+    starts = tuple(accumulate((sum(part.heights) for part in parts), initial=0))
+    most = max((height for part in parts for height in part.heights), default=1) or 1
+    return TableRows(
+        path,
+        parts,
+        starts,
+        chosen,
+        widths,
+        (starts[-1], *width),
+        float_dtype(dtype) if missing else dtype,
+        (most, *width),
+        form.groups,
+        missing,
+        read,
+    )
+
+
+def _not_one(opened: list[TableFile], chosen: tuple[str, ...], path: str, name: str) -> InputError:
+    """Return the error for several columns, or lists, where one column of numbers belongs."""
+    usable = _usable(opened)
+    one = [each for each in chosen if each in usable][:1] or usable[:1]
+    return InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, one)}")
+
+
+def _is_coded(number: int, column: str, kind: Any, categorical: CategoricalColumns | None) -> bool:
+    """Return whether the values of a column are categories."""
+    if categorical is None:
+        return False
+    if categorical.known is not None:
+        return number in categorical.known
+    text = not (is_number(kind) or is_lists(kind))
+    return types.is_dictionary(kind) or (text and categorical.takes(number, column))
+
+
+def _check_kinds(
+    opened: list[TableFile], pairs: list[tuple[str, Any]], coded: set[str], path: str, name: str
+) -> None:
+    """Raise `InputError` for a column that holds neither numbers nor categories."""
+    others = [(column, kind) for column, kind in pairs if not (is_number(kind) or is_lists(kind))]
+    refused = [(column, kind) for column, kind in others if column not in coded]
+    if refused:
+        column, kind = refused[0]
+        way = _way(path, _usable(opened))
+        counted = f"or count such columns as {categories_of([each for each, _ in others])}"
+        raise InputError(
+            f"{name}: column {column!r} of {path} is of type {kind}, no numbers: {way}, {counted}"
+        )
+
+
+def _check_alike(
+    opened: list[TableFile],
+    chosen: tuple[str, ...],
+    kinds: list[Any],
+    columns: tuple[str, ...] | None,
+    path: str,
+    name: str,
+) -> None:
+    """Raise `InputError` for a file with other columns or types than the first."""
+    first = opened[0]
+    for other in opened[1:]:
+        alike = columns is not None or set(other.schema.names) == set(first.schema.names)
+        if not alike or [_type_of(other.schema, each) for each in chosen] != kinds:
+            raise InputError(
+                f"{name}: {other.location.shown} has other columns than {', '.join(chosen)} of "
+                f"{first.location.shown}, or other types: {_way(path, _usable(opened))}"
+            )
+
+
+def _width(parts: tuple[TablePart, ...], column: str, kind: Any) -> int:
+    """Return the length of the lists in a column: that of the first, if the type has none."""
+    if types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    for table in rows_of(parts, (column,)):
+        there = table[column].drop_null()
+        if len(there):
+            return len(there[0])
+    return 0
+
+
+def _categories(parts: tuple[TablePart, ...], column: str) -> tuple[Category, ...]:
+    """Return the sorted categories in a column, whose groups may have other dictionaries."""
+    found: set[Any] = set()
+    for columns in rows_of(parts, (column,), (column,)):
+        found.update(columns[column].unique().to_pylist())
+    return sorted_categories(found)
+
+
+def _files(place: Location, name: str) -> list[Location]:
+    """Return the files of a table, in Dask's order."""
+    check_available(place, name)
+    form = _format_of(place)
+    with explained(f"{name}: there is no {form.kind} table at {place.shown}"):
+        fs, where = place.files()
+        if GLOB.search(where) and not fs.exists(where):
+            return _matching(place, name)
+        if not fs.exists(where):
+            raise InputError(f"{name}: there is no {form.kind} table at {place.shown}")
+        if not fs.isdir(where):
+            return [place]
+        found = [file for file in fs.find(where) if file.endswith(form.suffixes)]
+    inside = [file[len(where.rstrip("/")) :] for file in found]
+    hidden = ("_", ".")
+    seen = [path for path in inside if not any(p.startswith(hidden) for p in path.split("/"))]
+    if not seen:
+        raise InputError(f"{name}: {place.shown} holds no {form.kind} files")
+    return [place / file.lstrip("/") for file in sorted(seen, key=natural_sort_key)]
+
+
+def _matching(place: Location, name: str) -> list[Location]:
+    """Return the files that match a pattern such as ``rows/*.parquet``, in Dask's order."""
+    fs, where = place.files()
+    found = [fs.unstrip_protocol(file) if place.remote else file for file in fs.glob(where)]
+    if not found:
+        raise InputError(f"{name}: no file matches {place.shown}")
+    return [replace(place, url=file) for file in sorted(found, key=natural_sort_key)]
+
+
+def _chosen(
+    opened: TableFile, columns: tuple[str, ...] | None, path: str, name: str
+) -> tuple[str, ...]:
+    """Return the columns to use, by default all but the index of pandas, as in Dask."""
+    chosen, names = columns, opened.schema.names
+    if chosen is None:
+        chosen = tuple(each for each in names if each not in opened.index)
+    missing = [column for column in chosen if names.count(column) != 1]
+    if missing or not chosen:
+        found = ", ".join(names) or "none"
+        raise InputError(f"{name}: {path} has no one column {missing}, it has {found}")
+    return chosen
+
+
+def _type_of(schema: Any, column: str) -> Any:
+    """Return the type of a column; None unless exactly one column has this name."""
+    if schema.names.count(column) == 1:
+        return schema.field(column).type
+    return None
+
+
+def _way(path: str, usable: list[str]) -> str:
+    """Return how to name the usable columns of a table in a shell."""
+    if not usable:
+        return "no column of it holds numbers of one type alone, without nulls, in all of its files"
+    named = shlex.quote(f"{path}#{','.join(usable)}")
+    return f"name those to use, as {named} does"
+
+
+def _usable(opened: list[TableFile]) -> list[str]:
+    """Return the columns that can be read: numbers of one type in all files, without nulls.
+
+    Statistics in the files tell of nulls and large integers; the first `LOOKED` numbers are read.
+    """
+    first = opened[0]
+    named = [
+        each for each in first.schema.names if each not in first.index and not set(each) & set(",#")
+    ]
+    alike = [each for each in named if len({_type_of(file.schema, each) for file in opened}) == 1]
+    types_of = {each: _type_of(first.schema, each) for each in alike}
+    usable = [each for each, kind in types_of.items() if kind is not None and is_number(kind)]
+    for file in opened:
+        flawed = file.flawed()
+        usable = [each for each in usable if each not in flawed]
+    left = LOOKED
+    for columns in rows_of(tuple(part for file in opened for part in file.parts), tuple(usable)):
+        usable = [each for each in usable if _is_usable(columns[each])]
+        left -= columns.num_rows * max(1, len(usable))
+        if left < 0 or not usable:
+            return usable
+    return usable
+
+
+def _is_usable(values: Any) -> bool:
+    """Return whether all values of a column can be used."""
+    if values.null_count or is_inexact(values).any():
+        return False
+    numbers = values.to_numpy()
+    return numbers.dtype == object or bool(np.isfinite(numbers).all())

@@ -32,6 +32,7 @@ from dask_dpmeans.sources import (
     check_names,
     open_source,
 )
+from dask_dpmeans.storage.array_spec import FEATURE_NAMES
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
@@ -259,12 +260,10 @@ def _fit(
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
-    store.finish(
-        new,
-        {**method.result(source, state), **stability, **scale, **learned.arrays},
-        end.history,
-        manifest,
-    )
+    found = {**method.result(source, state), **stability, **scale, **learned.arrays}
+    if not request.learned_features or learned.divergence is not None:
+        _write_names(new, source, found)
+    store.finish(new, found, end.history, manifest)
     if chosen is not None and chosen.choice.unlike(end.history[-1].n_clusters):
         warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=4)
     return end.converged
@@ -274,6 +273,16 @@ def _stability_of(chosen: ChosenFit | None, source: RowSource, state: Any) -> Na
     """Return the stability of the clusters, (k,), as an array of a run; empty if not measured."""
     found = None if chosen is None else chosen.cluster_stability(source, state)
     return {} if found is None else {"cluster_stability": (found, ("cluster",))}
+
+
+def _write_names(new: NewArrays, source: RowSource, found: NamedArrays) -> None:
+    """Write the names of the columns, if the arrays of a result have these columns."""
+    names = source.used_names
+    widths = {
+        values.shape[dims.index("feature")] for values, dims in found.values() if "feature" in dims
+    }
+    if names is not None and widths == {len(names)}:
+        new.write(FEATURE_NAMES, np.array(names, np.dtypes.StringDType()), ("feature",))
 
 
 def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:

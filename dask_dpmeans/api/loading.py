@@ -11,7 +11,7 @@ from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.registry import METHODS, spec_of_run
 from dask_dpmeans.sources import lazy_rows
-from dask_dpmeans.storage.array_spec import RUN_ARRAYS
+from dask_dpmeans.storage.array_spec import FEATURE_NAMES, RUN_ARRAYS
 from dask_dpmeans.storage.file_names import HISTORY
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
@@ -115,7 +115,7 @@ def unfitted_run(result: Result) -> LoadedRun:
 def run_array_names() -> frozenset[str]:
     """Return the names of all arrays that runs of any method have."""
     specs = [*RUN_ARRAYS, *(spec for entry in METHODS.values() for spec in entry.spec.arrays)]
-    return frozenset([*HISTORY, *(spec.name for spec in specs)])
+    return frozenset([*HISTORY, FEATURE_NAMES, *(spec.name for spec in specs)])
 
 
 def _value(value: Any, result: Result) -> Any:

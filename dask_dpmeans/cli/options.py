@@ -163,8 +163,8 @@ def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
 
 DATA = (
     "DATA is the path or URL of a Zarr array (store.zarr/group/array), or of a Parquet, Arrow or CSV table with the "
-    "columns to use (table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata (data, indices, "
-    "indptr), or a .npz file of scipy."
+    "columns to use (table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata "
+    "(data, indices, indptr), or a .npz file of scipy."
 )
 """Text below the help of each command that reads rows."""
 ARRAY = (

@@ -70,6 +70,8 @@ RUN_ARRAYS = (
     ArraySpec("feature_scale", ("column",), positive=True),
 )
 """Arrays that runs of every method have, and the scale of the columns if the fit scaled them."""
+FEATURE_NAMES = "feature"
+"""Array of the names of the columns of the centers, for other readers: the coordinate of xarray."""
 
 
 def check_arrays(

@@ -48,3 +48,32 @@ def test_a_file_that_xarray_cannot_open_says_what_reads_netcdf_4(tmp_path, monke
         ) as found:
             fit(str(path), str(tmp_path / "run.zarr"), DPMeans(1.0), samples=("a",), features="b")
         assert ("pip install 'dask-dpmeans[xarray]'" in str(found.value)) == advised
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dates_of_other_calendars_stay_numbers_with_their_calendar(engine, tmp_path):
+    pytest.importorskip(engine)
+    days = {"units": "days since 2000-01-01", "calendar": "360_day", "bounds": "time_bounds"}
+    dated = made().assign_coords(time=("time", [58.0, 59.0, 60.0, 61.0], days))
+    dated["time_bounds"] = ("time", "bound"), np.ones((4, 2))
+    dated.to_netcdf(tmp_path / "cube.nc", engine=engine, format=ENGINES[engine])
+    names = {"samples": ("lat", "lon"), "features": "time"}
+    run = tmp_path / "run.zarr"
+    model = fit(str(tmp_path / "cube.nc"), str(run), DPMeans(100.0), variables="sst", **names)
+    assert model.n_clusters_ == 2
+    with xr.open_zarr(run, consolidated=False, decode_times=False) as opened:
+        assert opened.cluster_centers.time.values.tolist() == [58.0, 59.0, 60.0, 61.0]
+        assert opened.time.attrs["units"] == days["units"]
+        assert opened.time.attrs["calendar"] == "360_day"
+
+
+@pytest.mark.parametrize("kept", [100, 3000])
+def test_a_cut_file_is_said_to_be_damaged(kept, tmp_path):
+    pytest.importorskip("h5netcdf")
+    path = tmp_path / "cube.nc"
+    made().to_netcdf(path, engine="h5netcdf", format="NETCDF4")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"cube\.nc is damaged, .*truncated file"):
+        fit(str(path), str(tmp_path / "run.zarr"), DPMeans(1.0), samples=("a",), features="b")
+    with pytest.raises(InputError, match=r"none\.nc cannot be opened as a cube, .*No such file"):
+        fit(str(tmp_path / "none.nc"), str(tmp_path / "run.zarr"), DPMeans(1.0), samples=("a",))

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise, permutations
@@ -43,6 +43,8 @@ PART_BYTES = 2**22
 """Bytes of the values that are decoded at a time, about, if chunks are smaller."""
 NETCDF = (".nc", ".nc4", ".cdf")
 """Endings of files that xarray opens."""
+CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+"""Calendars whose dates NumPy has."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +352,7 @@ def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing:
     xarray = _xarray()
     with _explained(place):
         if place.url.endswith(NETCDF):
-            return xarray.open_dataset(place.url, chunks=None, cache=False)
+            return _decoded(place.url)
         group = checked_store.open_node(place)
         if isinstance(group, zarr.Array):
             raise InputError(
@@ -360,8 +362,24 @@ def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing:
         source = xarray.backends.ZarrStore(
             checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
         )
-        decoded = {"decode_coords": variables is None, "decode_timedelta": False}
-        return xarray.open_dataset(source, chunks=None, cache=False, **decoded)
+        return _decoded(source, decode_coords=variables is None, decode_timedelta=False)
+
+
+def _decoded(source: Any, **options: Any) -> "Dataset":
+    """Open a cube, lazily; dates stay numbers if their calendar is one that NumPy does not have.
+
+    Their units and calendar stay too, so that readers with cftime see dates.
+    """
+    xarray = _xarray()
+    opened = partial(xarray.open_dataset, source, chunks=None, cache=False, **options)
+    try:
+        return opened(decode_times=xarray.coders.CFDatetimeCoder(use_cftime=False))
+    except ValueError:
+        numbers: Dataset = opened(decode_times=False)
+        told = {each.attrs.get("calendar", CALENDARS[0]) for each in numbers.variables.values()}
+        if told <= {*CALENDARS}:
+            raise
+        return numbers
 
 
 @contextmanager
@@ -375,6 +393,8 @@ def _explained(place: Location) -> Iterator[None]:
         what = "cannot be opened as a cube"
         if of_store(error) and not isinstance(error, checked_store.FINAL):
             what = "does not answer"
+        if isinstance(error, OSError) and error.errno is None and not place.remote:
+            what = "is damaged"  # h5py: other errors of a disk have a number
         reason = str(error).partition("\n")[0] or type(error).__name__
         if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
             reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"

@@ -84,7 +84,7 @@ def figure(path: Path, models: dict[str, Any]) -> None:
             series = model.centers_dataarray_.sel(cluster=region)
             right.plot(series.time, series, color=colormaps["tab20"](int(region) % 20))
         right.tick_params(axis="x", rotation=30)
-        right.set_title("series of the largest regions")
+        right.set(title="series of the largest regions", ylabel="from the mean, K")
     drawing.savefig(path, dpi=100)
 
 

@@ -12,6 +12,8 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
     "clusters_of_any_shape.py": ["600"],
     "graph_cuts.py": ["100"],
+    "colors_of_an_image.py": ["--step", "8"],
+    "single_cells.py": ["--cells", "900"],
     "earthquakes.py": ["--rows", "1500"],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
     "submit_to_cluster.py": ["--rows", "20000"],

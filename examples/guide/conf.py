@@ -56,13 +56,20 @@ ARGUMENTS = {
     "fit_and_read.py": ["--figure", FIGURE],
     "moons_and_rings.py": ["400", "--figure", FIGURE],
     "graph_cuts.py": ["100", "--figure", FIGURE],
+    "climate_zones.py": ["--figure", FIGURE],
     "clusters_of_any_shape.py": ["600", "--figure", FIGURE],
+    "colors_of_an_image.py": ["--figure", FIGURE],
+    "curvilinear_grid.py": ["--figure", FIGURE],
+    "customers.py": ["--figure", FIGURE],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
     "radius_or_price.py": ["--figure", FIGURE],
+    "regions_of_the_sea.py": ["--figure", FIGURE],
     "shared_clusters.py": ["1"],
+    "single_cells.py": ["--figure", FIGURE],
     "submit_to_cluster.py": ["--rows", "20000"],
     "three_gaussians.py": ["--sweeps", "300", "--orders", "20", "--figure", FIGURE],
     "uci_table.py": ["--splits", "1", "--sweeps", "60"],
+    "winds.py": ["--figure", FIGURE],
 }
 """Arguments with which the gallery runs an example: small data, so that all take seconds."""
 

@@ -10,7 +10,6 @@ from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
@@ -105,7 +104,14 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         return self
 
     @with_callbacks
-    def partial_fit(self, X: object, y: object = None) -> Self:
+    def partial_fit(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        samples: "Dimensions" = None,
+        features: "Dimensions" = None,
+    ) -> Self:
         """Go on with the rows of X; any batches give the same as one `fit` of all rows.
 
         This removes `labels_`, `inertia_` and `objective_`: earlier rows are not there to be
@@ -116,6 +122,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         ----------
         X : (n, d), as for `fit`
         y : ignored
+        samples, features : as for `fit`; later cubes have the dimensions of the first
 
         Returns
         -------
@@ -123,7 +130,11 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         """
         method, task = self.method(), Tasks.of(self, X, y)
         first = not hasattr(self, "state_")
-        rows = checked_rows(self, X, reset=first)
+        if first or samples is not None or features is not None:
+            given = self._rows_to_fit(X, samples, features)
+        else:
+            given = self._rows_given(X)
+        rows = given.checked(self, reset=first)
         source = sources.as_source(rows, centers=getattr(self, "cluster_centers_", None))
         before = method.init(source.n_features) if first else self.state_
         state = source.carry(method.take, before, "stream")

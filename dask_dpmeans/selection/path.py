@@ -31,6 +31,7 @@ from dask_dpmeans.selection.trial_fits import (
     RandomState,
     TrialFits,
     described,
+    rows_of_cube,
     seed_of_job,
     split_options,
     trial_fits,
@@ -234,6 +235,8 @@ def penalty_path(
     **where : columns, scale, client, threads, memory_limit, on_pass, as for `dask_dpmeans.fit`
         divergence, missing, smoothing, balance_columns, discount and outlier_penalty as in
         `DPMeans`; in place of an outlier_share, give the `outlier_penalty_` of a fit.
+        samples, features, as in `DPMeans.fit` for a cube of xarray, and as in `dask_dpmeans.fit`, with
+        variables, for the path of one
 
     Returns
     -------
@@ -255,6 +258,7 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
+    X, sample_weight, where = rows_of_cube(X, sample_weight, where)
     options: PathOptions = {
         "search": search,
         "full": full,

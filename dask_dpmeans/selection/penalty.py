@@ -25,6 +25,7 @@ from dask_dpmeans.selection.trial_fits import (
     TrialFits,
     described,
     rows_and_mean,
+    rows_of_cube,
     seed_of_job,
     split_options,
     trial_fits,
@@ -181,7 +182,7 @@ def penalty_for(
         Fit all rows: as radii at each penalty tried; as a price once, at the penalty that the
         summary gives.
     sample_weight, metric, summary_rows, random_state, **where
-        As for `penalty_path`.
+        As for `penalty_path`.  X may be a cube.
     checkpoint : path or URL, optional
         Finished fits are saved here until the penalty is found.  After a stop, the same call
         continues with them.  Another job that uses the place is an error.
@@ -209,6 +210,7 @@ def penalty_for(
     search, full = checks.switch("search", search), checks.switch("full", full)
     n_clusters = checks.integer("n_clusters", n_clusters)
     sees_summary = search or not full
+    X, sample_weight, where = rows_of_cube(X, sample_weight, where)
     parameters: dict[str, object] = {
         "n_clusters": n_clusters,
         "search": search,

@@ -1,6 +1,7 @@
 """Fits at trial penalties, on all rows or on a summary of them in memory."""
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.estimators.given_rows import given_rows
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search, starts
@@ -23,7 +25,7 @@ from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, best_at_each, summary_of
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
-from dask_dpmeans.sources import Reading, RowSource, as_source
+from dask_dpmeans.sources import CubePath, Dimensions, Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.manifest import Manifest
 
@@ -56,9 +58,14 @@ class FitOptions(RowOptions, total=False):
 
     discount: float
     outlier_penalty: float | None
+    samples: Dimensions
+    features: Dimensions
+    variables: Dimensions
 
 
-MODEL_OPTIONS = FitOptions.__annotations__.keys() - Reading.__annotations__.keys()
+CUBE_OPTIONS = ("samples", "features", "variables")
+"""Options that make rows of a cube."""
+MODEL_OPTIONS = FitOptions.__annotations__.keys() - Reading.__annotations__.keys() - {*CUBE_OPTIONS}
 """Options that are parameters of `DPMeans`."""
 
 
@@ -72,6 +79,20 @@ def split_options(options: FitOptions | RowOptions) -> tuple[dict[str, Any], Rea
     own = {name: value for name, value in options.items() if name in MODEL_OPTIONS}
     reading: Any = {name: value for name, value in options.items() if name not in MODEL_OPTIONS}
     return own, reading
+
+
+def rows_of_cube(X: Any, sample_weight: Any, options: FitOptions) -> tuple[Any, Any, Any]:
+    """Return rows, weights and the other options, after a cube or its path was made to rows."""
+    names: dict[str, Any] = {name: options.get(name) for name in CUBE_OPTIONS}
+    rest = {name: value for name, value in options.items() if name not in CUBE_OPTIONS}
+    if isinstance(X, str | os.PathLike):
+        named = any(value is not None for value in names.values())
+        return CubePath(os.fspath(X), **names) if named else X, sample_weight, rest
+    if names.pop("variables") is not None:
+        raise InputError("variables are for the path of a cube: choose them, as X[['u', 'v']] does")
+    missing = options.get("missing", "error") == "observed"
+    given = given_rows(X, sample_weight, **names, missing=missing)
+    return (X if given.cube is None else given.rows), given.sample_weight, rest
 
 
 def described(own: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from dask_dpmeans.sources.formats.csr_files import (
 )
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows, open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
+from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.formats.tables import open_table, table_path
 from dask_dpmeans.sources.frames import frame_of, refuse_query
@@ -192,6 +193,9 @@ class Opener:
         if self.dimensions == 2 and is_csr_group(group):
             where = path or str(group.store_path)
             return open_csr(group, where, self.name, member, self.fill_missing)
+        hint = image_hint(group, path or self.name) if self.dimensions == 2 else None
+        if hint is not None:
+            raise InputError(f"{self.name}: {hint}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other files in the folder
             raise not_an_array(group, path, self.name, self.dimensions)

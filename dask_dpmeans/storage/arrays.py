@@ -11,7 +11,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -312,6 +312,17 @@ def through(array: "zarr.Array[Any]", store: Store) -> "zarr.Array[Any]":
     """Return an array, (...), that is read and written through a store around its own."""
     path = StorePath(store, array.path)
     return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=path, config=EVERY_CHUNK))
+
+
+def with_dimensions(array: "zarr.Array[Any]", names: tuple[str, ...]) -> "zarr.Array[Any]":
+    """Return an array, (...), with names of its dimensions, as xarray reads them; none is written."""
+    if array.metadata.zarr_format == 2:
+        attributes = {**array.metadata.attributes, "_ARRAY_DIMENSIONS": list(names)}
+        named: Any = array.metadata.update_attributes(attributes)
+    else:
+        named = replace(array.metadata, dimension_names=names)
+    place = array.store_path
+    return zarr.Array(zarr.AsyncArray(metadata=named, store_path=place, config=EVERY_CHUNK))
 
 
 def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:

@@ -23,6 +23,8 @@ from dask_dpmeans import (
     SplitMergeDPMeans,
 )
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.selection.path import penalty_path
+from dask_dpmeans.selection.penalty import penalty_for
 
 CUBES = Path(__file__).parents[3] / "shared" / "data" / "cubes"
 DIMS = ("lat", "lon", "time", "level")
@@ -329,6 +331,45 @@ def test_wrong_dimensions_are_named(named: dict[str, Any], said: str) -> None:
     """Errors list what there is, and the way out."""
     with pytest.raises(InputError, match=said):
         DPMeans(penalty=30.0).fit(cube_of(), **named)
+
+
+@pytest.mark.parametrize("model", [OnlineDPMeans(300.0), SplitMergeDPMeans(300.0)])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_batches_of_a_cube_are_one_cube(model: Any, lazy: bool) -> None:
+    """Batches along the samples give the bytes of one fit, in any order of the features."""
+    cube = cube_of()
+    names = {"samples": ("lat", "lon"), "features": ("time", "level")}
+    whole = clone(model).fit(cube, **names)
+    parts = [cube.isel(lat=slice(0, 2)), cube.isel(lat=slice(2, 5), level=[1, 0])]
+    if lazy:
+        parts = [part.chunk(lon=2, time=1) for part in parts]
+    model = clone(model).partial_fit(parts[0], **names).partial_fit(parts[1])
+    assert model.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
+    assert model.predict(cube).equals(whole.labels_)
+    with pytest.raises(InputError, match="features along 'time', the fit had 3"):
+        model.partial_fit(cube.isel(time=[0, 1]))
+    with pytest.raises(InputError, match="name the dimensions that are samples"):
+        clone(model).partial_fit(cube)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_penalties_of_a_cube_are_those_of_its_rows(stored: bool, tmp_path: Path) -> None:
+    cube, names = cube_of(), {"samples": ("lat", "lon"), "features": ("time", "level")}
+    rows, places = flat_rows(cube, *names.values())
+    weight = np.cos(np.deg2rad(cube.lat))
+    weights = np.array([float(weight[place["lat"]]) for place in places])
+    data: Any = cube
+    beside: Any = weight
+    if stored:
+        data, beside = str(tmp_path / "cube"), weights
+        cube.to_dataset().to_zarr(data, zarr_format=3, consolidated=False)
+    found = penalty_for(data, 3, search=True, sample_weight=beside, random_state=0, **names)
+    expected = penalty_for(rows, 3, search=True, sample_weight=weights, random_state=0)
+    assert found == expected
+    path = penalty_path(data, [10.0, 300.0], sample_weight=beside, random_state=0, **names)
+    expected_path = penalty_path(rows, [10.0, 300.0], sample_weight=weights, random_state=0)
+    for one, other in zip(path.centers, expected_path.centers, strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_dimensions_are_for_cubes_alone() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats import cube as cubes
+from dask_dpmeans.sources.formats import cube_dataset
 
 xr = pytest.importorskip("xarray")
 ENGINES = {"scipy": "NETCDF3_64BIT", "h5netcdf": "NETCDF4"}
@@ -42,7 +42,7 @@ def test_a_file_that_xarray_cannot_open_says_what_reads_netcdf_4(tmp_path, monke
     made().to_netcdf(path, engine="scipy")
     monkeypatch.setattr(xr, "open_dataset", no_engine)
     for there, advised in ((None, True), (object(), False)):
-        monkeypatch.setattr(cubes, "find_spec", lambda _, there=there: there)
+        monkeypatch.setattr(cube_dataset, "find_spec", lambda _, there=there: there)
         with pytest.raises(
             InputError, match=r"cube\.nc cannot be opened as a cube.*h5net"
         ) as found:

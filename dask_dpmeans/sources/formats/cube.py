@@ -8,18 +8,15 @@ import math
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from importlib import import_module
-from importlib.util import find_spec
+from functools import cached_property
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
 
-from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.cube_plan import (
     Runs,
     Starts,
@@ -29,6 +26,13 @@ from dask_dpmeans.sources.cube_plan import (
     joined,
     slabs,
 )
+from dask_dpmeans.sources.formats.cube_dataset import (
+    NETCDF,
+    explained_cube,
+    loaded_xarray,
+    open_dataset,
+)
+from dask_dpmeans.sources.formats.ome import chosen_level
 from dask_dpmeans.sources.grids import VARIABLE, Dimensions, Grid
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.sources.safety import checked_store
@@ -41,10 +45,6 @@ RUN_BYTES = 2**24
 """Bytes of a run, about, if slabs are smaller; larger slabs are runs."""
 PART_BYTES = 2**22
 """Bytes of the values that are decoded at a time, about, if chunks are smaller."""
-NETCDF = (".nc", ".nc4", ".cdf")
-"""Endings of files that xarray opens."""
-CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
-"""Calendars whose dates NumPy has."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +281,8 @@ class CubeRows:
         if self.place.url.endswith(NETCDF):
             return []
         node: Any = checked_store.open_node(self.place)
+        if isinstance(node, zarr.Array):
+            return [node]
         return [node[name] for name in self.variables]
 
 
@@ -313,6 +315,9 @@ def open_cube(
     path: CubePath, place: Location, name: str, *, fill_missing: bool, observed: bool
 ) -> CubeRows:
     """Open a cube, whose rows are not counted yet."""
+    if not place.url.endswith(NETCDF):
+        with explained_cube(place):
+            place = chosen_level(place)
     cube = open_dataset(place, None, fill_missing)
     variables = _variables_of(cube, path, name)
     along, template = _template(cube, variables, path)
@@ -347,72 +352,6 @@ def open_cube(
     )
 
 
-def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing: bool) -> "Dataset":
-    """Open a store or a file, lazily; of `variables`, or of all, without the other arrays."""
-    xarray = _xarray()
-    with _explained(place):
-        if place.url.endswith(NETCDF):
-            return _decoded(place.url)
-        group = checked_store.open_node(place)
-        if isinstance(group, zarr.Array):
-            raise InputError(
-                f"{place.shown} is one Zarr array without names of dimensions of a cube"
-            )
-        checked = checked_store.CheckedGroup.of(group, place.shown, variables, fill_missing)
-        source = xarray.backends.ZarrStore(
-            checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
-        )
-        return _decoded(source, decode_coords=variables is None, decode_timedelta=False)
-
-
-def _decoded(source: Any, **options: Any) -> "Dataset":
-    """Open a cube, lazily; dates stay numbers if their calendar is one that NumPy does not have.
-
-    Their units and calendar stay too, so that readers with cftime see dates.
-    """
-    xarray = _xarray()
-    opened = partial(xarray.open_dataset, source, chunks=None, cache=False, **options)
-    try:
-        return opened(decode_times=xarray.coders.CFDatetimeCoder(use_cftime=False))
-    except ValueError:
-        numbers: Dataset = opened(decode_times=False)
-        told = {each.attrs.get("calendar", CALENDARS[0]) for each in numbers.variables.values()}
-        if told <= {*CALENDARS}:
-            raise
-        return numbers
-
-
-@contextmanager
-def _explained(place: Location) -> Iterator[None]:
-    """Raise `InputError` for errors of a store or of xarray."""
-    try:
-        yield
-    except (InputError, CorruptStoreError):
-        raise
-    except Exception as error:  # of xarray, or of damaged metadata
-        what = "cannot be opened as a cube"
-        if of_store(error) and not isinstance(error, checked_store.FINAL):
-            what = "does not answer"
-        if isinstance(error, OSError) and error.errno is None and not place.remote:
-            what = "is damaged"  # h5py: other errors of a disk have a number
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
-            reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"
-        raise InputError(
-            f"data: {place.shown} {what}, which samples, features and variables are for: {reason}"
-        ) from error
-
-
-def _xarray() -> Any:
-    """Return the package xarray, which is loaded when a cube is opened."""
-    try:
-        return import_module("xarray")
-    except ImportError as error:
-        raise InputError(
-            'cubes are read by xarray, which is missing: pip install "dask-dpmeans[xarray]"'
-        ) from error
-
-
 def _named(given: Dimensions) -> tuple[str, ...]:
     if given is None:
         return ()
@@ -445,7 +384,7 @@ def _template(
     cube: "Dataset", variables: tuple[str, ...], path: CubePath
 ) -> "tuple[str | None, DataArray]":
     """Return the dimension of the variables, if any, and the cube as one array, without values."""
-    xarray = _xarray()
+    xarray = loaded_xarray()
     first = cube[variables[0]]
     dtype = np.result_type(*(cube[each].dtype for each in variables))
     names = {*_named(path.samples), *_named(path.features)}

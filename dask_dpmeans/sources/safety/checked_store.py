@@ -176,14 +176,21 @@ class CheckedGroup(zarr.Group):
     fill_missing: bool = False
     shown: str = ""
     """Path or URL, for messages."""
+    dimensions: tuple[str, ...] = ()
+    """Names of the dimensions of its arrays, if the group tells them."""
 
     @classmethod
     def of(
-        cls, group: zarr.Group, shown: str, names: Collection[str] | None, fill_missing: bool
+        cls,
+        group: zarr.Group,
+        shown: str,
+        names: Collection[str] | None,
+        fill_missing: bool,
+        dimensions: tuple[str, ...] = (),
     ) -> "CheckedGroup":
         """Return a group with checks."""
         around = zarr.AsyncGroup(metadata=group.metadata, store_path=group.store_path)
-        return cls(around, names, fill_missing, shown)
+        return cls(around, names, fill_missing, shown, dimensions)
 
     def members(self, *_: Any, **__: Any) -> tuple[tuple[str, Any], ...]:
         """Return names and arrays."""
@@ -197,7 +204,8 @@ class CheckedGroup(zarr.Group):
         if array.dtype.kind in "OT":  # text has any size; in a cube it is a coordinate
             check_codecs(array, name)
             return array
-        return checked_array(array, name, fill_missing=self.fill_missing)
+        found = checked_array(array, name, fill_missing=self.fill_missing)
+        return arrays.with_dimensions(found, self.dimensions) if self.dimensions else found
 
 
 def check_codecs(array: "zarr.Array[Any]", name: str) -> None:

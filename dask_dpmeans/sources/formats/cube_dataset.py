@@ -1,0 +1,103 @@
+"""A cube in a store or a file as a Dataset of xarray, opened lazily, whose chunks are checked."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import zarr
+
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.sources.formats.ome import IMAGE, level_at
+from dask_dpmeans.sources.safety import checked_store
+from dask_dpmeans.storage.location import Location
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+NETCDF = (".nc", ".nc4", ".cdf")
+"""Endings of files that xarray opens."""
+CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+"""Calendars whose dates NumPy has."""
+
+
+def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing: bool) -> "Dataset":
+    """Open a store or a file, lazily; of `variables`, or of all, without the other arrays."""
+    xarray = loaded_xarray()
+    with explained_cube(place):
+        if place.url.endswith(NETCDF):
+            return _decoded(place.url)
+        group = checked_store.open_node(place)
+        if isinstance(group, zarr.Array):
+            return _open_level(place, fill_missing)
+        checked = checked_store.CheckedGroup.of(group, place.shown, variables, fill_missing)
+        source = xarray.backends.ZarrStore(
+            checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
+        )
+        return _decoded(source, decode_coords=variables is None, decode_timedelta=False)
+
+
+def _open_level(place: Location, fill_missing: bool) -> "Dataset":
+    """Open a level of an image, lazily; a pixel may have the fill value."""
+    found = level_at(place)
+    if found is None:
+        raise InputError(f"{place.shown} is one Zarr array without names of dimensions of a cube")
+    group, name, level = found
+    checked = checked_store.CheckedGroup.of(
+        group, place.shown.removesuffix(f"/{name}"), [name], fill_missing, level.axes
+    )
+    source = loaded_xarray().backends.ZarrStore(
+        checked, mode="r", use_zarr_fill_value_as_mask=False
+    )
+    image = _decoded(source).rename({name: IMAGE})
+    return image.assign_coords(level.coords(image[IMAGE].shape))
+
+
+def _decoded(source: Any, **options: Any) -> "Dataset":
+    """Open a cube, lazily; dates stay numbers if their calendar is one that NumPy does not have.
+
+    Their units and calendar stay too, so that readers with cftime see dates.
+    """
+    xarray = loaded_xarray()
+    opened = partial(xarray.open_dataset, source, chunks=None, cache=False, **options)
+    try:
+        return opened(decode_times=xarray.coders.CFDatetimeCoder(use_cftime=False))
+    except ValueError:
+        numbers: Dataset = opened(decode_times=False)
+        told = {each.attrs.get("calendar", CALENDARS[0]) for each in numbers.variables.values()}
+        if told <= {*CALENDARS}:
+            raise
+        return numbers
+
+
+@contextmanager
+def explained_cube(place: Location) -> Iterator[None]:
+    """Raise `InputError` for errors of a store or of xarray."""
+    try:
+        yield
+    except (InputError, CorruptStoreError):
+        raise
+    except Exception as error:  # of xarray, or of damaged metadata
+        what = "cannot be opened as a cube"
+        if of_store(error) and not isinstance(error, checked_store.FINAL):
+            what = "does not answer"
+        if isinstance(error, OSError) and error.errno is None and not place.remote:
+            what = "is damaged"  # h5py: other errors of a disk have a number
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
+            reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"
+        raise InputError(
+            f"data: {place.shown} {what}, which samples, features and variables are for: {reason}"
+        ) from error
+
+
+def loaded_xarray() -> Any:
+    """Return the package xarray, which is loaded when a cube is opened."""
+    try:
+        return import_module("xarray")
+    except ImportError as error:
+        raise InputError(
+            'cubes are read by xarray, which is missing: pip install "dask-dpmeans[xarray]"'
+        ) from error

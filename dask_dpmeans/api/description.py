@@ -14,7 +14,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.sources import Categories, Layout, RowSource
+from dask_dpmeans.sources import Categories, CubePath, CubeRows, Layout, RowSource, is_latitude
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
 
@@ -58,10 +58,12 @@ def _categories_of(source: RowSource | Layout) -> Categories:
 
 def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:
     """Return the paths of the input, without credentials; None for data in memory, or for none."""
+    cube = isinstance(data, CubePath) or isinstance(getattr(data, "array", None), CubeRows)
+    by_latitude = cube and is_latitude(sample_weight)
     return {
         "data": shown_path(data),
         "groups": shown_path(groups),
-        "sample_weight": shown_path(sample_weight),
+        "sample_weight": sample_weight if by_latitude else shown_path(sample_weight),
     }
 
 

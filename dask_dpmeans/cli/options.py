@@ -340,7 +340,11 @@ def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:
 
 READING_OPTIONS = (
     with_cube,
-    click.option("--weights", metavar="ARRAY", help=f"Weights of the rows: {ARRAY}."),
+    click.option(
+        "--weights",
+        metavar="ARRAY",
+        help=f"Weights of the rows: {ARRAY}; latitude for the cosine of the latitude of a cube.",
+    ),
     click.option(
         "--columns",
         callback=_columns,

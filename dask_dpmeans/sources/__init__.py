@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
     from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.labels import label_pairs
+    from dask_dpmeans.sources.latitudes import is_latitude
     from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
     from dask_dpmeans.sources.missing_values import with_nan
     from dask_dpmeans.sources.named_columns import named_inputs, named_rows
@@ -85,6 +86,7 @@ else:
             ".inputs": "as_source open_source source_of_features",
             ".label_map": "map_height write_label_map",
             ".labels": "label_pairs",
+            ".latitudes": "is_latitude",
             ".layout": "RESIDENT_SHARE Layout lay_out",
             ".missing_values": "with_nan",
             ".named_columns": "named_inputs named_rows",

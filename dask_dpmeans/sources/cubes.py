@@ -13,6 +13,7 @@ from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources.grids import VARIABLE, Coordinate, Dimensions, Grid, split_dimensions
+from dask_dpmeans.sources.latitudes import LATITUDE, cosines, is_latitude, latitude_of
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.row_array import Raw
 
@@ -23,15 +24,6 @@ except ModuleNotFoundError as error:
         raise
     missing = "cubes need xarray, which is missing"
     raise ImportError(f'{missing}: pip install "dask-dpmeans[xarray]"', name="xarray") from error
-
-LATITUDE = "latitude"
-"""Weights by the cosine of the latitude."""
-LATITUDE_UNITS = ["degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"]
-"""Units of latitudes, by the CF conventions (section 4.1)."""
-LATITUDE_NAMES = ("lat", "latitude", "nav_lat")
-"""Names of latitudes, in any case, where no attribute says what they are."""
-BEYOND_POLE = 1e-3
-"""Degrees beyond a pole that are rounding: float32 has 8e-6 there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +68,7 @@ class Cube:
         """
         if values is None:
             return None
-        if name == "sample_weight" and isinstance(values, str) and values == LATITUDE:
+        if name == "sample_weight" and is_latitude(values):
             values = self._cosines()
         if not isinstance(values, xarray.DataArray):
             way = f" or {LATITUDE!r}" if name == "sample_weight" else ""
@@ -169,14 +161,7 @@ class Cube:
     def _cosines(self) -> Any:
         """Return the cosine of the latitude along some of the samples' dimensions."""
         latitude = self.coords[latitude_of(self.grid.sample_coords).name]
-        degrees: Float64Array = np.asarray(latitude.values, np.float64)
-        if (np.abs(degrees) > 90 + BEYOND_POLE).any():
-            worst = degrees.flat[int(np.nanargmax(np.abs(degrees)))]
-            raise InputError(
-                f"the coordinate {latitude.name!r} holds {worst:g}, which is no latitude in "
-                "degrees: give the weights as a DataArray"
-            )
-        return latitude.copy(data=np.cos(np.deg2rad(degrees)).clip(0.0))
+        return latitude.copy(data=cosines(latitude.values, str(latitude.name)))
 
     def _dims(self) -> str:
         return ", ".join(map(repr, self.grid.samples))
@@ -266,25 +251,6 @@ def centers_array(grid: Grid, centers: Float64Array) -> "xarray.DataArray":
     return data_array(shaped, ("cluster", *grid.features), grid.feature_coords, grid.levels).rename(
         grid.name
     )
-
-
-def latitude_of(coords: Sequence[Coordinate]) -> Coordinate:
-    """Return the one coordinate that is the latitude, by its attributes or else by its name."""
-    along = [each for each in coords if each.dims]
-    ways = (
-        [each for each in along if each.attrs.get("standard_name") == "latitude"],
-        [each for each in along if each.attrs.get("units") in LATITUDE_UNITS],
-        [each for each in along if each.name.lower() in LATITUDE_NAMES],
-    )
-    found = next(filter(None, ways), [])
-    if len(found) != 1:
-        names = ", ".join(repr(each.name) for each in found or along) or "none"
-        said = "more than one coordinate is a latitude" if found else "no coordinate is a latitude"
-        raise InputError(
-            f"{said} along the samples: {names}; give sample_weight as a DataArray, such as "
-            "numpy.cos(numpy.deg2rad(X.lat))"
-        )
-    return found[0]
 
 
 def dpmeans_rows_of_cube(samples: Raw) -> Raw:

@@ -26,9 +26,11 @@ from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CountRows, CubeRows
+from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.grids import Grid
+from dask_dpmeans.sources.latitudes import is_latitude
 from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
@@ -156,10 +158,11 @@ class Layout:
     def first(self, n_rows: int) -> Shard:
         """Read the first rows."""
         if isinstance(self.rows, CubeRows) and not self.rows.counted:
-            found = self.rows.first_rows(n_rows)
+            by_latitude = isinstance(self.weights, CubeWeights)
+            found, latitudes = self.rows.first_rows(n_rows, self.weights if by_latitude else None)
             weights, groups = (
                 each if each is None else np.asarray(each[: len(found)])
-                for each in (self.weights, self.groups)
+                for each in (latitudes if by_latitude else self.weights, self.groups)
             )
             return Shard(0, found, weights, groups)
         return StoredShard(0, n_rows, self.rows, self.weights, self.groups).load()
@@ -204,7 +207,10 @@ def lay_out(
         arrays = replace(arrays, data=frame)
     opened, categories = _open(arrays, columns, needs)
     if isinstance(opened.data, CubeRows):
-        opened = replace(opened, data=_counted(opened.data, compute, count))
+        cube = _counted(opened.data, compute, count)
+        by_latitude = isinstance(opened.sample_weight, CubeWeights)
+        weights = CubeWeights.of(cube) if by_latitude else opened.sample_weight
+        opened = replace(opened, data=cube, sample_weight=weights)
     given = _of_one_kind(opened)
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
@@ -273,7 +279,11 @@ def _open(
     rows = opener.open(data)
     if isinstance(rows, TableRows) and wanted is not None:
         categories = rows.categories
-    weights = opened("sample_weight", arrays.sample_weight)
+    weights: RowArray | None
+    if isinstance(rows, CubeRows) and is_latitude(arrays.sample_weight):
+        weights = CubeWeights.of(rows)
+    else:
+        weights = opened("sample_weight", arrays.sample_weight)
     groups = opened(arrays.groups_name, arrays.groups)
     return replace(arrays, data=rows, sample_weight=weights, groups=groups), categories
 

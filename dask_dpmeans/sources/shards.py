@@ -16,6 +16,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -159,10 +160,19 @@ class StoredShard:
         """Return the rows in memory."""
         if csr.stored_values(self.data) is not None:
             return Shard(self.start, *self.read(self.start, self.stop))
-        rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
+        n = self.stop - self.start
+        rows = np.empty((n, self.data.shape[1]), self.data.dtype)
+        latitudes = np.empty(n) if isinstance(self.weights, CubeWeights) else None
         for start, stop in self._bounds(self.start, self.stop):
             self.check()
-            rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
+            part = slice(start - self.start, stop - self.start)
+            rows[part], weights, _ = self.read(start, stop)
+            if latitudes is not None:
+                latitudes[part] = weights
+        if latitudes is not None:
+            return Shard(
+                self.start, rows, latitudes, self._read(self.groups, self.start, self.stop)
+            )
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
@@ -178,6 +188,9 @@ class StoredShard:
     def read(self, start: int, stop: int) -> Piece:
         """Read the rows from `start` to before `stop`; errors name them."""
         try:
+            if isinstance(self.weights, CubeWeights):
+                rows, weights = self.data.read(start, stop, self.weights)
+                return rows, weights, self._read(self.groups, start, stop)
             return self.data[start:stop], *self._beside(start, stop)
         except (InputError, MemoryError):
             raise
@@ -188,14 +201,13 @@ class StoredShard:
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
         """Read the weights and groups of some rows."""
+        return self._read(self.weights, start, stop), self._read(self.groups, start, stop)
 
-        def read(array: RowArray | None) -> Raw | None:
-            if array is None:
-                return None
-            offset = self.start if isinstance(array, np.ndarray) else 0
-            return np.asarray(array[start - offset : stop - offset])
-
-        return read(self.weights), read(self.groups)
+    def _read(self, array: RowArray | None, start: int, stop: int) -> Raw | None:
+        if array is None:
+            return None
+        offset = self.start if isinstance(array, np.ndarray) else 0
+        return np.asarray(array[start - offset : stop - offset])
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return pieces that end on chunk boundaries, so that inner chunks are read once."""

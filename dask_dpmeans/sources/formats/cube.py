@@ -41,6 +41,8 @@ from dask_dpmeans.storage.location import Location
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
+    from dask_dpmeans.sources.formats.cube_weights import CubeWeights
+
 RUN_BYTES = 2**24
 """Bytes of a run, about, if slabs are smaller; larger slabs are runs."""
 PART_BYTES = 2**22
@@ -158,32 +160,42 @@ class CubeRows:
 
     def __getitem__(self, rows: slice) -> Raw:
         start, stop, _ = rows.indices(self.n_rows)
-        answer = None
+        return self.read(start, stop)[0]
+
+    def read(
+        self, start: int, stop: int, weights: "CubeWeights | None" = None
+    ) -> tuple[Raw, Raw | None]:
+        """Read some rows, (n, d), and their weights, (n,), if any are asked for."""
+        found: list[tuple[Raw, Raw | None]] = []
         for run in self._runs_of(start, stop):
             at, end = int(self.starts[run]), int(self.starts[run + 1])
             if at == end:
                 continue
-            found = self._rows_of(run + self.first, end - at)
-            if (at, end) == (start, stop):
-                return found
-            if answer is None:
-                answer = np.empty((stop - start, self.shape[1]), self.dtype)
-            a, b = max(start, at), min(stop, end)
-            answer[a - start : b - start] = found[a - at : b - at]
-        return np.empty((0, self.shape[1]), self.dtype) if answer is None else answer
+            rows, beside = self._rows_of(run + self.first, end - at, weights)
+            inside = slice(max(start, at) - at, min(stop, end) - at)
+            found.append((rows[inside], None if beside is None else beside[inside]))
+        if len(found) == 1:
+            return found[0]
+        empty = np.empty((0, self.shape[1]), self.dtype), np.empty(0)
+        parts = list(zip(*(found or [empty]), strict=True))
+        return np.concatenate(parts[0]), None if weights is None else np.concatenate(parts[1])
 
-    def _rows_of(self, run: int, expected: int) -> Raw:
+    def _rows_of(
+        self, run: int, expected: int, weights: "CubeWeights | None"
+    ) -> tuple[Raw, Raw | None]:
         """Read the rows of a run, of which there must be as many as were counted."""
         rows = self.read_run(run)
+        beside = None if weights is None else weights.of_run(self, run)
         if len(rows) == expected:  # no sample is left out
-            return rows
-        found = compressed(rows, self.present(rows))
+            return rows, beside
+        present = self.present(rows)
+        found = compressed(rows, present)
         if len(found) != expected:
             raise CorruptStoreError(
                 f"{self.store_path} has changed: samples {self.runs.bounds(run)[0]:,} to "
                 f"{self.runs.bounds(run)[1]:,} had {expected:,} rows, they have {len(found):,}"
             )
-        return found
+        return found, None if beside is None else beside[present]
 
     def read_run(self, run: int) -> Raw:
         """Read all samples of a run, (m, d), those that are left out too."""
@@ -219,16 +231,23 @@ class CubeRows:
         whole = np.logical_or if self.observed else np.logical_and
         return np.asarray(whole.reduce(known, axis=1))
 
-    def first_rows(self, n_rows: int) -> Raw:
-        """Read the first rows of a cube that is not counted, up to `n_rows` of them."""
+    def first_rows(
+        self, n_rows: int, weights: "CubeWeights | None" = None
+    ) -> tuple[Raw, Raw | None]:
+        """Read the first rows of a cube that is not counted, up to `n_rows` of them, and weights."""
         found: list[Raw] = []
+        beside: list[Raw] = []
         for run in range(len(self.runs)):
             with checked_store.damage_of(self.store_path):
                 samples = self.read_run(run)
-            found.append(compressed(samples, self.present(samples)))
+            present = self.present(samples)
+            found.append(compressed(samples, present))
+            if weights is not None:
+                beside.append(weights.of_run(self, run)[present])
             if sum(map(len, found)) >= n_rows:
                 break
-        return np.concatenate(found)[:n_rows]
+        rows = np.concatenate(found)[:n_rows]
+        return rows, np.concatenate(beside)[:n_rows] if beside else None
 
     def with_counts(self, counts: Sequence[int]) -> "CubeRows":
         """Return the cube whose runs have these numbers of rows."""

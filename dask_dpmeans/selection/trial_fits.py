@@ -92,7 +92,9 @@ def rows_of_cube(X: Any, sample_weight: Any, options: FitOptions) -> tuple[Any, 
         raise InputError("variables are for the path of a cube: choose them, as X[['u', 'v']] does")
     missing = options.get("missing", "error") == "observed"
     given = given_rows(X, sample_weight, **names, missing=missing)
-    return (X if given.cube is None else given.rows), given.sample_weight, rest
+    if given.cube is None:
+        return X, sample_weight, rest  # names of columns are read with the rows
+    return given.rows, given.sample_weight, rest
 
 
 def described(own: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def fit(
     groups : like `data`, (n,), optional
         Number of each row's data set, for `HDPMeans`.
     sample_weight : like `data`, (n,), optional
-        These may be names of columns of `data`, if it is a table, which are then no features.
+        These may be names of columns of `data`, if it is a table, which are then no features.  The
+        weights of a cube may be "latitude", the cosine of the latitude.
     resume : bool
         Go on with the run that is there from its last committed step.
     force : bool

@@ -318,7 +318,7 @@ def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:
             callback=_names,
             metavar="NAME,...",
             help="Dimensions of the samples of a cube, such as lat,lon. DATA is a Zarr group or a NetCDF file, "
-            "which xarray opens.",
+            "which xarray opens, or a level of an OME-Zarr image.",
         ),
         click.option(
             "--features",

@@ -1,6 +1,6 @@
 """CSV files as blocks of whole lines, which are found and parsed once when a table is opened.
 
-The first line has the names of the columns.  Quotes are those of RFC 4180: around a whole value, and
+The first line has the names of the columns.  Quotes are as in RFC 4180: around a whole value, and
 doubled inside.  A column without a name in front is the index of pandas.
 """
 

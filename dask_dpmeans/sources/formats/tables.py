@@ -251,7 +251,7 @@ def _check_alike(
 
 
 def _width(parts: tuple[TablePart, ...], column: str, kind: Any) -> int:
-    """Return the length of the lists in a column: that of the first, if the type has none."""
+    """Return the length of the lists in a column: the first list has it, if the type does not."""
     if types.is_fixed_size_list(kind):
         return int(kind.list_size)
     for table in rows_of(parts, (column,)):

@@ -7,18 +7,19 @@ places of the sea as rows, in chunks of a latitude.
 
 Two worker processes, of one thread each, read them.  Bytes: what the workers have read in one pass
 against given centers, from the store or the page cache.  Time: this pass, over the cube and over
-the flat store in turn.  Then a fit by radius of each, from store to store, in fresh workers, with
-the most memory that a worker held.  Both must give the same bytes.
+the flat store in turn, on the clock and of the processors.  Then a fit by radius of each, from
+store to store, in fresh workers, with the most memory that a worker held.  Both must give the same
+bytes.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import click
@@ -28,13 +29,13 @@ from distributed import Client
 from out_of_core import PROCESSES, against, folder, opened, passed, peak_memory
 from ratios import (
     Line,
+    Times,
     interleaved,
     judged,
     ratio_line,
     same_environment,
     seconds_line,
     table,
-    timed,
 )
 from zarr.codecs import ZstdCodec
 
@@ -174,6 +175,23 @@ def bytes_of(client: Client, work: Any) -> int:
     return all_read() - before
 
 
+def in_turn(
+    works: Mapping[str, Callable[[], Any]], processor: Callable[[], float], repeats: int
+) -> tuple[Times, Times]:
+    """Seconds on the clock of each work, and of the workers' processors, in rounds."""
+    used: dict[str, list[float]] = {name: [] for name in works}
+
+    def competitor(name: str) -> float:
+        before, started = processor(), perf_counter()
+        works[name]()
+        seconds = perf_counter() - started
+        used[name].append(processor() - before)
+        return seconds
+
+    times = interleaved({name: partial(competitor, name) for name in works}, repeats)
+    return times, {name: each[1:] for name, each in used.items()}
+
+
 def compare(stores: Stores, workers: int, memory: str, repeats: int) -> list[Line]:
     """A pass over the cube beside one over the flat store."""
     sweep = against(stores.shape.series.astype(np.float64))
@@ -182,13 +200,15 @@ def compare(stores: Stores, workers: int, memory: str, repeats: int) -> list[Lin
         works = {CUBE: partial(passed, cube, sweep), FLAT: partial(passed, flat, sweep)}
         stored = stores.stored_bytes
         ratio = bytes_of(client, works[CUBE]) / stored
-        times = interleaved({name: timed(work) for name, work in works.items()}, repeats)
+        both = in_turn(works, lambda: sum(client.run(process_time).values()), repeats)
     kept = "rows kept in memory" if cube.resident or flat.resident else "rows read in each pass"
     return [
         Line("stored", f"{stored / 1e9:.2f} GB, {kept}"),
         judged("bytes read in a pass / stored", ratio, f"{ratio:.3f}", most=MOST_READ),
-        *(seconds_line(times, name) for name in times),
-        ratio_line(times, CUBE, FLAT, most=MOST_TIME),
+        *(seconds_line(both[0], name) for name in works),
+        ratio_line(both[0], CUBE, FLAT, most=MOST_TIME),
+        *(replace(seconds_line(both[1], name), what=f"processor, {name}") for name in works),
+        replace(ratio_line(both[1], CUBE, FLAT), what="processor, cube / rows"),
     ]
 
 

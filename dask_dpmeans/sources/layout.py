@@ -36,7 +36,7 @@ from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary
-from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, piece_rows
+from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, piece_rows, read_rows
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
@@ -122,6 +122,13 @@ class Layout:
         if self.n_values is None:
             return self.stored_columns * self.stored_dtype.itemsize
         return csr.csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a thread has memory for the next piece of rows while it works on one."""
+        cube = isinstance(self.rows, CubeRows)
+        height = self.rows.runs.most_samples if cube else read_rows(self.rows)
+        return 2 * height * self.row_bytes <= CHUNK_SHARE * self.resources.thread_memory
 
     @property
     def shard_bytes(self) -> int:

@@ -41,7 +41,8 @@ def shards_of(layout: Layout, executor: DaskTasks | Threads) -> Sequence[Any]:
     parts = [(a, b, [_needed(each, a, b) for each in (rows, *beside)]) for a, b in bounds]
     if in_memory(rows):
         return [Shard(start, *arrays) for start, _, arrays in parts]
-    stored = [StoredShard(start, stop, *arrays) for start, stop, arrays in parts]
+    ahead = layout.reads_ahead
+    stored = [StoredShard(start, stop, *arrays, ahead=ahead) for start, stop, arrays in parts]
     if layout.resident:
         return executor.load(stored)
     return executor.wrap(stored)

@@ -141,19 +141,25 @@ class StoredShard:
     """(n,), or None; a NumPy array is (stop - start,)."""
     groups: Any = None
     """As the weights."""
+    ahead: bool = field(default=True, kw_only=True)
+    """Whether the next piece is read in the meantime, so that two are in memory."""
     check: Callable[[], None] = field(default=go_on, repr=False, compare=False, kw_only=True)
     """Called before each block and piece; raises if the answer is not wanted any more."""
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Yield some of the shard's blocks, in order; the next piece is read in the meantime."""
+        """Yield some of the shard's blocks, in order.
+
+        No piece is kept once its last block is done with.
+        """
         start = self.start + which.start * block_rows
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
         self.check()
         for piece in _cut_blocks(self._pieces(start, stop), block_rows):
-            block = _block(start, piece, prepare, scratch)
-            yield block
-            start += block.rows.shape[0]
+            height = piece[0].shape[0]
+            yield _block(start, piece, prepare, scratch)
+            del piece
+            start += height
             self.check()
 
     def load(self) -> Shard:
@@ -177,12 +183,16 @@ class StoredShard:
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
         bounds = self._bounds(start, stop)
+        if not self.ahead:
+            yield from (self.read(*each) for each in bounds)
+            return
         with ThreadPoolExecutor(1) as ahead:
             coming = ahead.submit(self.read, *bounds[0])
             for next_bounds in bounds[1:]:
                 piece = coming.result()
                 coming = ahead.submit(self.read, *next_bounds)
                 yield piece
+                del piece
             yield coming.result()
 
     def read(self, start: int, stop: int) -> Piece:
@@ -293,7 +303,10 @@ def read_rows(data: RowArray) -> int:
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut pieces into blocks; only the rows of a block that spans pieces are copied."""
+    """Cut pieces into blocks; only the rows of a block that spans pieces are copied.
+
+    What waits for the next piece is a copy, so that all of this one is gone by then.
+    """
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:
@@ -306,8 +319,16 @@ def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
             if not missing:
                 yield _joined(parts)
                 parts, missing = [], block_rows
+        if parts and parts[-1][0].shape[0] < n:
+            parts[-1] = _copied(parts[-1])
+        del piece
     if parts:
         yield _joined(parts)
+
+
+def _copied(piece: Piece) -> Piece:
+    rows, *beside = piece
+    return rows.copy(), *(None if each is None else each.copy() for each in beside)
 
 
 def _joined(pieces: list[Piece]) -> Piece:
@@ -409,6 +430,7 @@ class CarryJob(Generic[Carried]):
         """Return the state after some blocks of a shard."""
         for block in shard.blocks(self.prepare, self.block_rows, blocks):
             state = self.take(state, block)
+            del block
         return state
 
 
@@ -428,8 +450,8 @@ class MapJob:
         answers: list[tuple[Raw, ...]] = []
         per_chunk = self.chunk_rows // self.block_rows
         start, said = shard.start, []
-        for block in shard.blocks(self.prepare, self.block_rows, blocks):
-            answers.append(self.kernel(block))
+        for answer in map(self.kernel, shard.blocks(self.prepare, self.block_rows, blocks)):
+            answers.append(answer)
             if len(answers) == per_chunk:
                 said.append(self._write(start, answers))
                 start += self.chunk_rows

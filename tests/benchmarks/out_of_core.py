@@ -42,10 +42,11 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dask_dpmeans.engine.occ import Round, round_of
 from dask_dpmeans.kernels.assign import Scan
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
-from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
+from dask_dpmeans.sources import CubePath, RowSource, as_source, decoded_bytes
 from dask_dpmeans.sources.dataset import Ledger
 from dask_dpmeans.sources.shards import PIECE_BYTES, Shard
 
@@ -144,22 +145,26 @@ def reading(path: Path) -> Iterator[Callable[[], float]]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[RowSource, Client]]:
+def opened(
+    data: str | CubePath, workers: int = PROCESSES, memory: str = MEMORY
+) -> Iterator[tuple[RowSource, Client]]:
     """The store as a source on fresh workers."""
     with same_environment():
         cluster = LocalCluster(
-            PROCESSES, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0"
+            workers, threads_per_worker=1, memory_limit=memory, dashboard_address=":0"
         )
     with cluster, Client(cluster, set_as_default=False) as client:
-        yield as_source(str(path), client=client), client
+        yield as_source(data, client=client), client
 
 
 def sweep_of(path: Path, k: int) -> Round[Centers, Scan]:
     """A pass against the first k rows."""
-    return round_of(
-        Openings(LinearPrice(1e9), None),
-        Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)),
-    )
+    return against(zarr.open_array(path, mode="r")[:k].astype(np.float64))
+
+
+def against(centers: Float64Array) -> Round[Centers, Scan]:
+    """A pass against given centers, (k, d), of which no row is far."""
+    return round_of(Openings(LinearPrice(1e9), None), Centers(centers))
 
 
 def anew(source: RowSource) -> RowSource:
@@ -186,7 +191,7 @@ def peak_memory() -> int:
 
 def worker_memory(path: Path, k: int) -> int:
     """Bytes, the peak of the workers that open the store and make a pass over it."""
-    with opened(path) as (source, client):
+    with opened(str(path)) as (source, client):
         source.fold(sweep_of(path, k), name="scan")
         return max(client.run(peak_memory).values())
 
@@ -215,7 +220,7 @@ class Comparison:
 def compare(path: Path, k: int, repeats: int) -> Comparison:
     """One pass over a store against reading it."""
     sweep = sweep_of(path, k)
-    with opened(path) as (source, _), reading(path) as total:
+    with opened(str(path)) as (source, _), reading(path) as total:
         times = interleaved(
             {READING: timed(total), PASS: timed(partial(passed, source, sweep))}, repeats
         )

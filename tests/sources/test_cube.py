@@ -11,13 +11,15 @@ import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import peak_memory
 
 from dask_dpmeans import DPMeans, dry_run, fit, load, predict
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
-from dask_dpmeans.sources.formats.cube import CubePath
+from dask_dpmeans.sources.formats.cube import PART_BYTES, CubePath, open_cube
+from dask_dpmeans.storage.location import Location
 
 HERE: Any = {"threads": 2, "memory_limit": 2**30}
 NAMES = ("time", "lat", "lon")
@@ -324,6 +326,36 @@ def test_a_pass_reads_each_stored_byte_once_but_for_the_borders_of_shards(
         file.stat().st_size for file in (tmp_path / "cube.zarr/sst/c").rglob("*") if file.is_file()
     )
     assert stored <= sum(read_bytes) <= 1.1 * stored
+
+
+def _first_run(path: str) -> None:
+    place, names = Location.at(path), CubePath(path, ("lat", "lon"), "time", "sst")
+    open_cube(names, place, "data", fill_missing=False, observed=False).read_run(0)
+
+
+def test_a_run_is_read_in_little_more_memory_than_its_own(tmp_path: Path) -> None:
+    """In parts, of which no number is indexed by itself: that takes 24 bytes a number."""
+    made = xarray.Dataset({"sst": (NAMES, np.ones((64, 64, 1024), np.float32))})
+    path = written(made, tmp_path / "cube.zarr", (16, 64, 256), 3, {})
+    _first_run(path)
+    peak_memory(_first_run, path)  # loads packages
+    assert peak_memory(_first_run, path) < made.sst.nbytes + 4 * PART_BYTES
+
+
+@pytest.mark.parametrize(("memory", "ahead"), [(2 * 10**6, False), (8 * 10**6, True)])
+def test_a_run_is_read_ahead_only_where_two_are_a_quarter_of_the_memory(
+    tmp_path: Path, memory: int, ahead: bool
+) -> None:
+    """Runs of 320,000 bytes, with NaN in most samples."""
+    values = np.full((20, 400, 400), np.nan, np.float32)
+    values[:, ::3] = 1.0
+    made = xarray.Dataset({"sst": (NAMES, values)})
+    path = written(made, tmp_path / "cube.zarr", (20, 10, 40), 3, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dask_dpmeans.sources.formats.cube.RUN_BYTES", 1)
+        found = as_source(CubePath(path, ("lat", "lon"), "time"), threads=1, memory_limit=memory)
+    assert not found.resident
+    assert [each.ahead for each in found.shards] == [ahead] * len(found.shards)
 
 
 def test_a_dry_run_shows_the_read_factor_without_counting(

@@ -1,3 +1,5 @@
+import weakref
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -8,7 +10,15 @@ from strategies import Nested, table, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.sources import shards
-from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard, piece_rows
+from dask_dpmeans.sources.shards import (
+    CarryJob,
+    FoldJob,
+    MapJob,
+    Prepare,
+    Shard,
+    StoredShard,
+    piece_rows,
+)
 
 
 class Stored:
@@ -97,6 +107,43 @@ def test_a_piece_is_no_larger_than_asked_or_one_chunk_and_one_is_read_ahead(draw
     )
     needed = min(shard.start + (which.start + 1) * block_rows, shard.stop)
     assert sum(start >= needed for start, _ in early) <= 1
+
+
+class Watched(Stored):
+    """A store that notes how many rows of earlier pieces are alive when one is read."""
+
+    def __init__(self, stored):
+        super().__init__(stored.values, stored.chunks[0])
+        self.pieces, self.alive = [], []
+
+    def __getitem__(self, rows):
+        self.alive.append(sum(len(each()) for each in self.pieces if each() is not None))
+        found = super().__getitem__(rows).copy()
+        self.pieces.append(weakref.ref(found))
+        return found
+
+
+@given(stored(), st.booleans(), st.sampled_from(["fold", "map", "carry"]))
+def test_no_more_pieces_are_in_memory_than_are_worked_on(drawn, ahead, kind):
+    """One is worked on as the next is read ahead; rows of a block that is not whole wait."""
+    shard, _, piece, block_rows, which = drawn
+    watched = Watched(shard.data)
+    read = replace(shard, data=watched, ahead=ahead)
+    prepare = Prepare(np.dtype(np.float64))
+    with mock.patch.object(shards, "PIECE_BYTES", piece):
+        most = max(stop - start for start, stop in shard._bounds(shard.start, shard.stop))
+        if kind == "fold":
+            FoldJob(Nested(), prepare, block_rows)(read, which)
+        elif kind == "map":
+            sink = mock.Mock(return_value=None)
+            MapJob(lambda block: (block.rows[:, 0].copy(),), sink, prepare, block_rows, block_rows)(
+                read, which
+            )
+        else:
+            CarryJob(lambda state, block: state + len(block.rows), prepare, block_rows)(
+                read, which, 0
+            )
+    assert all(alive < block_rows + ahead * most for alive in watched.alive)
 
 
 @pytest.mark.parametrize(

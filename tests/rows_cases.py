@@ -60,8 +60,15 @@ def mixtures(rng, n):
     return np.column_stack([squared_rows(rng, n)[:, 0], counts(rng, n)[:, 0], codes(rng, n)[:, 0]])
 
 
+def directions(rng, n):
+    """Rows in three columns that point in one of two to four directions."""
+    means = rng.normal(size=(rng.integers(2, 5), 3))
+    return means[rng.integers(len(means), size=n)] + 0.3 * rng.normal(size=(n, 3))
+
+
 ROWS = {
     "squared": squared_rows,
+    "cosine": directions,
     "poisson": counts,
     "multinomial": documents,
     "bernoulli": switches,
@@ -98,6 +105,8 @@ class Case:
         given = {}
         if self.divergence == "mixed":
             given["divergence"] = dict(enumerate(MIXED))
+        elif self.divergence == "cosine":
+            given["metric"] = "cosine"
         elif self.divergence != "squared":
             given["divergence"] = self.divergence
         if self.missing != "error":
@@ -110,7 +119,10 @@ class Case:
         X = ROWS[self.divergence](rng, n).astype(float)
         weights = rng.integers(1, most + 1, n).astype(float)
         if self.missing != "error":
-            X[rng.random(X.shape) < 0.25] = np.nan
+            holes = rng.random(X.shape) < 0.25
+            if self.divergence == "multinomial":  # counts that are left must not all be 0
+                holes[np.arange(n), X.argmax(axis=1)] = False
+            X[holes] = np.nan
         plain = table(X, self.kinds, weights, missing=self.missing)
         inertia = plain.inertia(range(n)) or 1.0
         share = (0.05, 0.1, 0.2, 0.3)[seed % 4]
@@ -138,6 +150,17 @@ class Instance:
     def model(self, **parameters):
         return DPMeans(**({"penalty": self.price.penalty} | self.parameters | parameters))
 
+    @property
+    def radius(self):
+        """A penalty at which many rows open clusters, where it is a radius."""
+        rows = self.rows
+        return 0.7 * rows.inertia(range(rows.n)) / rows.weights.sum()
+
+    def radius_model(self, **parameters):
+        """A fit at that penalty."""
+        flat = {"discount": 0.0} if "discount" in self.parameters else {}
+        return self.model(penalty=self.radius, **flat, **parameters)
+
 
 CASES = [
     *map(Case, ROWS),
@@ -146,10 +169,16 @@ CASES = [
     Case("squared", outliers=True),
     Case("squared", discount=True),
     Case("squared", missing="observed", outliers=True),
+    Case("squared", missing="observed", discount=True),
+    Case("cosine", outliers=True),
     Case("poisson", outliers=True),
     Case("poisson", missing="observed"),
-    Case("categorical", missing="observed"),
+    Case("multinomial", missing="observed"),
     Case("multinomial", outliers=True, discount=True),
+    Case("bernoulli", outliers=True),
+    Case("itakura-saito", outliers=True),
+    Case("categorical", missing="observed"),
+    Case("categorical", outliers=True),
     Case("mixed", missing="observed", outliers=True),
 ]
 NAMED = {case.name: case for case in CASES}

@@ -41,6 +41,7 @@ def itakura_saito(x, m):
 
 FORMULAS = {
     "squared": squared,
+    "cosine": squared,
     "poisson": poisson,
     "bernoulli": bernoulli,
     "itakura-saito": itakura_saito,
@@ -61,6 +62,8 @@ def encoded(kind, columns):
     """The rows of a block as the divergence sees them, before smoothing: (n, width), NaN where missing."""
     if kind == "multinomial":
         return np.array([row / math.fsum(row) for row in columns])
+    if kind == "cosine":
+        return np.array([direction(row) for row in columns])
     if kind != "categorical":
         return columns
     codes = columns[:, 0]
@@ -70,6 +73,11 @@ def encoded(kind, columns):
         if not math.isnan(code):
             shares[row] = [float(category == code) for category in range(n_categories)]
     return shares
+
+
+def direction(row):
+    """A row of length 1."""
+    return row / math.sqrt(math.fsum(row * row))
 
 
 def weighted_mean(rows, weights):
@@ -165,6 +173,8 @@ class Table:
             mean = block.everywhere
             if there:
                 mean = weighted_mean(block.values[there], mass[there])
+            if block.kind == "cosine":
+                mean = direction(mean)
             found.append(mean)
         return found
 
@@ -278,15 +288,19 @@ def table(
 ):
     """A table of rows, (n, d) with NaN; `kind` names a divergence, or is a list with one for each column.
 
-    Columns of a list are scaled to their own mean divergence.
+    Columns of a list are scaled to their own mean divergence.  Multinomial columns with holes are
+    shares of what was observed in the row, each under the generalized divergence, that of "poisson".
     """
     X = np.asarray(X, float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, float)
-    if kind == "multinomial":
+    numbers = X
+    if kind == "multinomial" and np.isnan(X).any():
+        kind, numbers = "poisson", np.array([row / np.nansum(row) for row in X])
+    if kind in ("multinomial", "cosine"):
         spans = [(kind, tuple(range(X.shape[1])))]
     else:
         kinds = [kind] * X.shape[1] if isinstance(kind, str) else kind
         spans = [(each, (column,)) for column, each in enumerate(kinds)]
     scaled = not isinstance(kind, str) if scaled is None else scaled
-    blocks = [block_of(each, columns, X, weights, prior, scaled) for each, columns in spans]
+    blocks = [block_of(each, columns, numbers, weights, prior, scaled) for each, columns in spans]
     return Table(X, weights, tuple(blocks), missing == "unscaled", outlier_penalty)

@@ -337,11 +337,21 @@ class DivergenceMixin(NearestCenterMixin):
         given = self.divergence, self.missing, self.smoothing, self.balance_columns
         learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
         if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
-            raise InputError(
-                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
-                f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
-            )
+            raise InputError(self._reason_without_metric())
         return learned or place_map(self.metric)
+
+    def _reason_without_metric(self) -> str:
+        """Return why the metric cannot be used with the other parameters."""
+        if self.divergence == PLAIN and self.missing != "error":
+            return (
+                f"missing={self.missing!r} cannot be used with metric={self.metric!r}: the direction "
+                "of a row needs all its columns; fill the missing values first, as impute of a fit "
+                "with missing='observed' does, or leave the metric out"
+            )
+        return (
+            f"divergence={self.divergence!r} and balance_columns={self.balance_columns!r} cannot be "
+            f"used with metric={self.metric!r}, which is a divergence of its own: leave the metric out"
+        )
 
     @property
     def _divergence(self) -> Divergence:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop
@@ -63,7 +63,8 @@ def exchange(
 ) -> Exchanged:
     """Move rows one by one, in order, to the cheapest cluster or to a new one, until no move gains.
 
-    Rows also move to the outliers and back; one cluster always stays.
+    Rows also move to the outliers and back, and all rows of a cluster together become outliers if
+    they cost less so; one cluster always stays.
 
     Parameters
     ----------
@@ -90,13 +91,32 @@ def exchange(
         rule = price, divergence, outlier_penalty
         passes = _exchange_rows(rows, weights, labels, rule, most, clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, vanishing)
-    if counts.all() and passes < most:  # the room is used up: more clusters may open
-        more = exchange(rows, weights, labels, price, most - passes, divergence, outlier_penalty)
-        return replace(more, passes=passes + more.passes)
     costs = divergence.costs(rows, np.ascontiguousarray(centers.T), np.maximum(labels, 0))
     costs[labels < 0] = outlier_penalty
-    objective = math.fsum(weights * costs) + price.of(int(np.count_nonzero(counts)))
+    full, paid = counts.all(), weights * costs  # full: the room is used up, more clusters may open
+    departing = False
+    if passes < most and not full and math.isfinite(outlier_penalty):
+        departing = _depart(paid - weights * outlier_penalty, labels, counts > 0, price)
+    if passes < most and (full or departing):
+        more = exchange(rows, weights, labels, price, most - passes, divergence, outlier_penalty)
+        return replace(more, passes=passes + more.passes)
+    objective = math.fsum(paid) + price.of(int(np.count_nonzero(counts)))
     return Exchanged(labels, objective, passes)
+
+
+def _depart(savings: Float64Array, labels: Int64Array, present: BoolArray, price: Price) -> bool:
+    """Make all rows of the cluster that gains most by it outliers, and return whether one gains.
+
+    Single rows may all have to pay for leaving.  `savings`, (n,), are the falls of their costs;
+    `present`, (room,), tells the clusters that have rows.
+    """
+    inside, k = labels >= 0, int(np.count_nonzero(present))
+    gains = np.bincount(labels[inside], savings[inside], len(present)) + price.change(k - 1, k)
+    gains[~present] = -np.inf
+    gaining = k > 1 and bool(gains.max() > EXCHANGE_ROUNDING * price.threshold(k))
+    if gaining:
+        labels[labels == gains.argmax()] = -1
+    return gaining
 
 
 def _clusters(

@@ -7,11 +7,13 @@ outliers, or all rows of a cluster.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared, squared_distances
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.row_exchange import Exchanged, Rule, exchange
@@ -26,6 +28,9 @@ MOST_PASSES = 60
 """Most passes over the rows in which single rows move."""
 LEAST_GAIN = 1e-9
 """Least gain of a kick, as a share of the price of a cluster."""
+
+Distances = Callable[[np.int64], Float64Array]
+"""How far all rows are from the row of a number, (n,)."""
 
 
 def exchange_and_kick(
@@ -53,13 +58,16 @@ def exchange_and_kick(
             shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
         )
 
+    def apart(row: np.int64) -> Float64Array:
+        return distances_to(row, shifted, divergence)
+
     outliers = math.isfinite(outlier_penalty)
     start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)
     best = settled(start)
     labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
     (n, d), failures, work = rows.shape, 0, 0
     while failures < kicks and work < MOST_WORK:
-        found = settled(kick(shifted, labels, random, outliers=outliers))
+        found = settled(kick(apart, labels, random, outliers=outliers))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
         if found.objective < best.objective - least:
@@ -82,75 +90,81 @@ def _first_labels(rows: Float64Array, centers: Centers, outlier_penalty: float) 
 
 
 def kick(
-    rows: Float64Array, labels: Int64Array, random: np.random.Generator, *, outliers: bool = False
+    apart: Distances, labels: Int64Array, random: np.random.Generator, *, outliers: bool = False
 ) -> Int64Array:
     """Return labels of rows, (n,), after a random change of few clusters; every number has rows.
 
-    With `outliers` rows may become -1; one cluster stays.
+    `apart` says how far all rows are from one.  With `outliers` rows may become -1; one cluster stays.
     """
     kind = random.integers(6 if outliers else 4)
     if kind > 3:
-        return _numbered(_leave(rows, labels, random, whole=kind == 5))
+        return _numbered(_leave(apart, labels, random, whole=kind == 5))
     if kind == 0:
-        return _numbered(_gather(rows, labels, random))
+        return _numbered(_gather(apart, labels, random))
     if kind != 1:
-        labels = _split(rows, labels, random)
+        labels = _split(apart, labels, random)
     if kind != 2:
-        labels = _join(rows, labels, random)
+        labels = _join(apart, labels, random)
     return _numbered(labels)
 
 
-def _gather(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
+def _gather(apart: Distances, labels: Int64Array, random: np.random.Generator) -> Int64Array:
     """Make a cluster of a row and some rows nearest to it."""
     k = int(labels.max()) + 1
-    count = random.integers(1, 2 + 2 * len(rows) // k)
-    near = np.argsort(_squared_to(rows, random.integers(len(rows))), kind="stable")[:count]
+    count = random.integers(1, 2 + 2 * len(labels) // k)
+    near = np.argsort(apart(random.integers(len(labels))), kind="stable")[:count]
     labels = labels.copy()
     labels[near] = k
     return labels
 
 
 def _leave(
-    rows: Float64Array, labels: Int64Array, random: np.random.Generator, *, whole: bool
+    apart: Distances, labels: Int64Array, random: np.random.Generator, *, whole: bool
 ) -> Int64Array:
     """Make a row and some rows nearest to it outliers, or the `whole` cluster of a row."""
     k = int(labels.max()) + 1
-    row, count = random.integers(len(rows)), random.integers(1, 2 + 2 * len(rows) // k)
+    row, count = random.integers(len(labels)), random.integers(1, 2 + 2 * len(labels) // k)
     leaving = labels == labels[row]
     if not whole:
-        leaving = np.zeros(len(rows), np.bool_)
-        leaving[np.argsort(_squared_to(rows, row), kind="stable")[:count]] = True
+        leaving = np.zeros(len(labels), np.bool_)
+        leaving[np.argsort(apart(row), kind="stable")[:count]] = True
     left = np.where(leaving, -1, labels)
     return left if (left >= 0).any() else labels
 
 
-def _split(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
+def _split(apart: Distances, labels: Int64Array, random: np.random.Generator) -> Int64Array:
     """Split a cluster by two of its rows: each row goes to the nearer one."""
-    one = random.integers(len(rows))
+    one = random.integers(len(labels))
     members = np.flatnonzero(labels == labels[one])
     other = members[random.integers(len(members))]
-    nearer = _squared_to(rows, other)[members] < _squared_to(rows, one)[members]
+    nearer = apart(other)[members] < apart(one)[members]
     labels = labels.copy()
     labels[members[nearer]] = labels.max() + 1
     return labels
 
 
-def _join(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
+def _join(apart: Distances, labels: Int64Array, random: np.random.Generator) -> Int64Array:
     """Join the cluster of a row with the cluster of the nearest row of another cluster."""
-    row = random.integers(len(rows))
+    row = random.integers(len(labels))
     strange = labels != labels[row]
     if not strange.any():
         return labels
-    other = np.where(strange, _squared_to(rows, row), np.inf).argmin()
+    other = np.where(strange, apart(row), np.inf).argmin()
     if min(labels[row], labels[other]) < 0:  # an outlier joins
         row, other = (row, other) if labels[other] < 0 else (other, row)
-        return np.where(np.arange(len(rows)) == other, labels[row], labels)
+        return np.where(np.arange(len(labels)) == other, labels[row], labels)
     return np.where(labels == labels[other], labels[row], labels)
 
 
-def _squared_to(rows: Float64Array, number: np.int64) -> Float64Array:
-    """Return the squared distances of rows, (n, d), to one of them, (n,)."""
-    return squared_distances(rows, rows[number : number + 1], np.zeros(len(rows), np.intp))
+def distances_to(row: np.int64, rows: Float64Array, divergence: Divergence) -> Float64Array:
+    """Return squared distances of rows, (n, d), to one of them, (n,), or what both cost as a cluster.
+
+    Squared distances of encoded rows would count missing values.
+    """
+    one = rows[row : row + 1]
+    if divergence.general is None:
+        return squared_distances(rows, one, np.zeros(len(rows), np.intp))
+    return divergence.joining(rows, np.ones(len(rows)), np.ones(1), one)[:, 0]
 
 
 def _numbered(labels: Int64Array) -> Int64Array:

@@ -117,7 +117,7 @@ def partitions(draw):
 
 
 @given(partitions())
-def test_rows_move_to_the_outliers_and_back_until_no_move_of_one_row_gains(drawn):
+def test_rows_move_to_the_outliers_and_back_until_no_move_of_one_row_or_cluster_gains(drawn):
     rows, weights, labels, penalty, most = drawn
     found = exchange(rows, weights, labels, LinearPrice(penalty), 60, SQUARED, most)
     least = cost(rows, weights, found.labels, penalty, most)
@@ -130,6 +130,10 @@ def test_rows_move_to_the_outliers_and_back_until_no_move_of_one_row_gains(drawn
             other[row] = label
             if (other >= 0).any():
                 assert cost(rows, weights, other, penalty, most) >= least - 1e-7 * penalty
+    for label in found.labels:
+        other = np.where(found.labels == label, -1, found.labels)
+        if (other >= 0).any():
+            assert cost(rows, weights, other, penalty, most) >= least - 1e-7 * penalty
 
 
 @given(partitions())

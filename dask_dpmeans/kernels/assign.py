@@ -75,6 +75,8 @@ def propose(
     if not math.isfinite(penalty):
         return Proposals.none(block.rows.shape[1])
     which = np.flatnonzero(objects(squared, block.weights, penalty))
+    if not len(which):  # as in nearly all blocks
+        return Proposals.none(block.rows.shape[1])
     rows = block.rows[which].astype(np.float64)
     proposals = Proposals(block.start + which.astype(np.int64), rows, block.row_weights(which))
     return keep_openers(proposals, penalty, divergence)

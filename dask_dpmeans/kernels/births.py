@@ -65,6 +65,8 @@ def merge_openers(
     left: Proposals, right: Proposals, penalty: float, divergence: Divergence | None = None
 ) -> Proposals:
     """Merge the openers of two neighboring runs: `left`, then the rows of `right` that object."""
+    if not len(right):
+        return left
     return left.then(keep_objecting(right, left.rows, penalty, divergence))
 
 

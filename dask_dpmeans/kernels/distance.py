@@ -157,7 +157,7 @@ class Ranking:
         """Whether the definition decides the rows that this ranking leaves in doubt."""
         return self.matrix.dtype == np.float64
 
-    @property
+    @cached_property
     def parts(self) -> distance_compiled.RankingParts:
         """Arguments of compiled loops."""
         most = MOST_CANDIDATES

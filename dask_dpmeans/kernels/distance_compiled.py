@@ -69,30 +69,22 @@ def linear_costs_compiled(
 ) -> None:
     """Fill `costs`, (n,), with the linear cost of each row, (n, d), at the center of its label.
 
-    `coefficients` are (k, d), `constants` (k,).  The sum goes over the columns in order.
+    `coefficients` are (k, d), `constants` (k,).  The sum goes over the columns in order, for four
+    rows side by side.
     """
     n, d = rows.shape
-    whole = n // 8 * 8 if d >= WIDE else 0
-    products, sums = np.empty((8, d)), np.empty(8)
-    for start in range(0, whole, 8):
-        for i in range(8):
-            label = labels[start + i]
-            sums[i] = constants[label]
-            for j in range(d):
-                products[i, j] = np.float64(rows[start + i, j]) * coefficients[label, j]
-        p, q, r, s = sums[0], sums[1], sums[2], sums[3]
-        t, u, v, w = sums[4], sums[5], sums[6], sums[7]
+    whole = n // 4 * 4
+    for i in range(0, whole, 4):
+        a, b, c, e = labels[i], labels[i + 1], labels[i + 2], labels[i + 3]
+        at_a, at_b, at_c, at_e = coefficients[a], coefficients[b], coefficients[c], coefficients[e]
+        row_a, row_b, row_c, row_e = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+        p, q, r, s = constants[a], constants[b], constants[c], constants[e]
         for j in range(d):
-            p += products[0, j]
-            q += products[1, j]
-            r += products[2, j]
-            s += products[3, j]
-            t += products[4, j]
-            u += products[5, j]
-            v += products[6, j]
-            w += products[7, j]
-        costs[start], costs[start + 1], costs[start + 2], costs[start + 3] = p, q, r, s
-        costs[start + 4], costs[start + 5], costs[start + 6], costs[start + 7] = t, u, v, w
+            p += np.float64(row_a[j]) * at_a[j]
+            q += np.float64(row_b[j]) * at_b[j]
+            r += np.float64(row_c[j]) * at_c[j]
+            s += np.float64(row_e[j]) * at_e[j]
+        costs[i], costs[i + 1], costs[i + 2], costs[i + 3] = p, q, r, s
     for i in range(whole, n):
         label = labels[i]
         total = constants[label]
@@ -119,17 +111,19 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
 
 @compile_loop
 def _shift(rows: Rows, shift: Rows, scale: Rows, left: Rows, bits: IntegerArray) -> float:
-    """Fill `left`, (tile, d + 1), with shifted and scaled rows, (n, d), and a column of ones.
+    """Fill `left`, (tile, d + 1), with shifted or scaled rows, (n, d), and a column of ones.
 
     Return a bound on the norms.  `bits` are the numbers of `left` as integers.  The largest absolute
     value is found among integers without their sign: only their comparisons are vectorized.
     """
     n, d = rows.shape
     for i in range(n):
-        for j in range(d):
-            left[i, j] = rows[i, j] - shift[j]
-        for j in range(len(scale)):
-            left[i, j] *= scale[j]
+        if len(scale):  # without a shift
+            for j in range(d):
+                left[i, j] = scale.dtype.type(rows[i, j]) * scale[j]
+        else:
+            for j in range(d):
+                left[i, j] = rows[i, j] - shift[j]
         left[i, d] = 0
     largest = bits.dtype.type(0)
     mask = ~(bits.dtype.type(1) << bits.dtype.type(8 * bits.itemsize - 1))

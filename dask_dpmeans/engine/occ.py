@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 
 from dask_dpmeans.engine.plan import Answer, Source, doublings
-from dask_dpmeans.kernels.block import Block, Int64Array
+from dask_dpmeans.kernels.block import Block, Int64Array, takes_csr
 
 State = TypeVar("State")
 Kept = TypeVar("Kept")
@@ -54,6 +54,11 @@ class Round(Generic[State, Answer]):
 
     rule: Rule[State, Answer]
     state: State
+
+    @property
+    def takes_csr(self) -> bool:
+        """Whether the rule takes CSR rows."""
+        return takes_csr(self.rule)
 
     def chunk(self, block: Block) -> Answer:
         """Scan one block."""

@@ -45,6 +45,7 @@ MOST_CATEGORIES = 2**12
 ENCODING_ARRAYS = (
     ArraySpec("cluster_averages", ("cluster", "encoded")),
     ArraySpec("feature_means", ("feature",)),
+    ArraySpec("feature_origins", ("feature",)),
     ArraySpec("column_factors", ("column",)),
     ArraySpec("column_categories", ("column",), np.integer),
 )
@@ -64,11 +65,14 @@ class DivergenceMap:
     balance_columns: bool | None
     """Whether each column is divided by its mean cost; None: if columns have divergences of their
     own."""
+    takes_csr: bool = False
+    """Whether the method works on encoded CSR rows; not a parameter."""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters as JSON holds them."""
         given = vars(self).copy()
+        del given["takes_csr"]
         if isinstance(self.divergence, Mapping):
             given["divergence"] = {str(key): value for key, value in self.divergence.items()}
         kept = given["divergence"]
@@ -92,13 +96,16 @@ class DivergenceMap:
                 f"scale cannot be used with divergence={self.divergence!r}: counts, shares and "
                 "categories mean what they are; balance_columns=True gives columns equal costs"
             )
+        zeros = self._keeps_zeros(source)
+        if zeros:
+            source = sources.with_csr(source, SumColumns)
         sums, passes = source.fold(SumColumns(layout), name="means"), 2
         _refuse_flaw(sums.flaw, layout, source)
         # the mean of a column without any value is any number that its divergence takes
         inside = np.array([float(kind.positive) for kind in layout.kinds])
         means = _ratio(sums.values, sums.weights[layout.inputs], inside[layout.inputs])
         encoding = Encoding.of(
-            layout, means, np.ones(len(layout.names)), self.smoothing, self.missing
+            layout, means, np.ones(len(layout.names)), self.smoothing, self.missing, zeros
         )
         if self._balanced:
             costs, passes = source.fold(SumCosts(encoding), name="column costs"), 3
@@ -113,6 +120,13 @@ class DivergenceMap:
             divergence=EncodedDivergence(encoding),
             flat=partial(complete_rows, EncodedDivergence(encoding)),
         )
+
+    def _keeps_zeros(self, source: "RowSource") -> bool:
+        """Return whether encoded rows are sparse: CSR rows whose columns all have zeros alike."""
+        if source.n_values is None or self.missing != "error" or self._balanced:
+            return False
+        named = isinstance(self.divergence, str) and self.divergence not in (CATEGORICAL, MIXED)
+        return self.takes_csr and named and COLUMN_DIVERGENCES[self.divergence].smoothed
 
     @property
     def _balanced(self) -> bool:
@@ -235,12 +249,16 @@ def restored_encoding(result: "Result") -> Encoding | None:
         arrays["column_factors"],
         told["smoothing"],
         told["missing"],
+        "feature_origins" in arrays,
     )
 
 
 def arrays_of(encoding: Encoding) -> NamedArrays:
     """Return the arrays that a run stores, by name, with the names of the dimensions."""
-    return {
+    origins: NamedArrays = {}
+    if encoding.takes_csr:
+        origins = {"feature_origins": (encoding.origins, ("feature",))}
+    return origins | {
         "feature_means": (encoding.means, ("feature",)),
         "column_factors": (encoding.scales, ("column",)),
         "column_categories": (np.array(encoding.layout.categories, np.int64), ("column",)),
@@ -330,6 +348,11 @@ class DivergenceMixin(NearestCenterMixin):
     balance_columns: bool | None
     cluster_averages_: Float64Array
 
+    @property
+    def _takes_csr(self) -> bool:
+        """Whether the method works on encoded CSR rows."""
+        return False
+
     def _accepts(self) -> "Accepting":
         return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
 
@@ -338,7 +361,9 @@ class DivergenceMixin(NearestCenterMixin):
         learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
         if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
             raise InputError(self._reason_without_metric())
-        return learned or place_map(self.metric)
+        if learned is not None:
+            return replace(learned, takes_csr=self._takes_csr)
+        return place_map(self.metric)
 
     def _reason_without_metric(self) -> str:
         """Return why the metric cannot be used with the other parameters."""

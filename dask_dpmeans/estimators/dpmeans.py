@@ -314,6 +314,10 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
             **told | outliers,
         )
 
+    @property
+    def _takes_csr(self) -> bool:
+        return not self._searches
+
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""
         method = self.method()

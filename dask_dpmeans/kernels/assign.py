@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Rows
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Rows, dense
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
@@ -77,7 +78,7 @@ def propose(
     which = np.flatnonzero(objects(squared, block.weights, penalty))
     if not len(which):  # as in nearly all blocks
         return Proposals.none(block.rows.shape[1])
-    rows = block.rows[which].astype(np.float64)
+    rows = dense(block.rows[which]).astype(np.float64)
     proposals = Proposals(block.start + which.astype(np.int64), rows, block.row_weights(which))
     return keep_openers(proposals, penalty, divergence)
 
@@ -98,6 +99,7 @@ def merge_scans(
 class NearestLabels:
     """The kernel of a map: the label of each row."""
 
+    takes_csr: ClassVar[bool] = True
     centers: Centers
     noise: BoolArray | None = None
     """(k,), centers whose rows have label -1; None for none."""
@@ -115,6 +117,7 @@ class NearestLabels:
 class Predictions:
     """The kernel of a map: label, cost, and whether the cost exceeds the penalty."""
 
+    takes_csr: ClassVar[bool] = True
     centers: Centers
     penalty: float
     noise: BoolArray | None = None
@@ -162,6 +165,7 @@ def labels_of(
 class Distances:
     """The kernel of a map: the distance of each row to each center."""
 
+    takes_csr: ClassVar[bool] = True
     centers: Centers
     shown: Divergence | None = None
     """What measures distances for users; None for the divergence of the centers."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array, issparse
 
 Rows = npt.NDArray[np.floating[Any]]
 Float64Array = npt.NDArray[np.float64]
@@ -65,8 +66,8 @@ class Block:
     rows: Rows
     """(height, d), float32 or float64, C-contiguous and aligned.
 
-    If the source was asked for sparse rows, this is a `scipy.sparse.csr_array` of float64 without
-    duplicates; the columns of each row ascend.
+    If the source was asked for sparse rows, or has them for a kernel that `takes_csr`, this is a
+    `scipy.sparse.csr_array` of float64 without duplicates; the columns of each row ascend.
     """
     weights: Float64Array | None
     """(height,), or None if every row weighs 1."""
@@ -90,6 +91,25 @@ class Block:
         if self.weights is None:
             return np.ones(self.rows.shape[0] if rows is None else len(rows))
         return self.weights if rows is None else self.weights[rows]
+
+
+def takes_csr(worker: object) -> bool:
+    """Return whether a kernel, a reduction or a map of rows takes CSR rows as well as dense rows.
+
+    It then has the attribute of this name.
+    """
+    return bool(getattr(worker, "takes_csr", False))
+
+
+def dense(rows: Any) -> Rows:
+    """Return rows, (n, d), that may be CSR, as an array."""
+    array: Rows = rows.toarray() if issparse(rows) else rows
+    return array
+
+
+def row_numbers(rows: csr_array) -> IndexArray:
+    """Return the row of each stored value, (m,), of CSR rows."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:

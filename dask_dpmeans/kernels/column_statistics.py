@@ -4,10 +4,18 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-from dask_dpmeans.kernels.block import Block, BoolArray, Features, Float64Array, IndexArray, Rows
-from dask_dpmeans.kernels.moments import cluster_moments
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Features,
+    Float64Array,
+    Rows,
+    row_numbers,
+    takes_csr,
+)
+from dask_dpmeans.kernels.moments import cluster_moments, total
 
 MOST_GROUPS = 2**24
 """Group numbers must be less than this: memory is needed for each, even if it is empty."""
@@ -118,8 +126,15 @@ class ColumnStatistics:
     missing: bool = False
     """Whether NaN is a missing value; else it is a flaw, as NaN among features always is."""
 
+    @property
+    def takes_csr(self) -> bool:
+        """Whether rows may be CSR: if the features are."""
+        return takes_csr(self.features)
+
     def chunk(self, block: Block) -> Summary:
         """Return the summary of one block."""
+        if issparse(block.rows):
+            return self._chunk_csr(block)
         rows, ends, empty_rows, seen = block.rows, column_ranges(block.rows), 0, None
         if self.missing and np.isnan(ends[0]).any():
             seen, ends = ~np.isnan(rows), observed_ranges(rows)
@@ -141,6 +156,19 @@ class ColumnStatistics:
         observed = weights if self.missing and self.features is None else None
         groups = _group_statistics(block)
         return Summary(None, weight, sums, squares, lowest, highest, *groups, observed, empty_rows)
+
+    def _chunk_csr(self, block: Block) -> Summary:
+        """Return the summary of the features of CSR rows, which are CSR too."""
+        flaw = first_sparse_flaw(block, self.limit)
+        if flaw is None and self.features is not None:
+            block = replace(block, rows=self.features(block.rows, block.scratch))
+            flaw = first_sparse_flaw(block, np.inf)
+            flaw = flaw and flaw._replace(column=-3)
+        if flaw is not None:
+            nothing = np.zeros(block.rows.shape[1])
+            return Summary(flaw, 0.0, nothing, nothing, nothing, nothing)
+        statistics = _csr_statistics(csr_array(block.rows), block.row_weights())
+        return Summary(None, *statistics, *_group_statistics(block))
 
     def combine(self, left: Summary, right: Summary) -> Summary:
         """Merge two neighboring summaries; squares after Chan, Golub & LeVeque 1983."""
@@ -193,6 +221,23 @@ class SparseStatistics(ColumnStatistics):
             differences = values - _column_means(weight, sums, lowest, highest)
             squares = np.einsum("i,ij,ij->j", weights, differences, differences)
         return Summary(None, weight, sums, squares, lowest, highest, *_group_statistics(block))
+
+
+def _csr_statistics(
+    rows: csr_array, weights: Float64Array
+) -> tuple[float, Float64Array, Float64Array, Float64Array, Float64Array]:
+    """Return weight, sums, squares, lowest and highest values of CSR rows, each (d,) but the weight."""
+    (n, d), columns, values = rows.shape, rows.indices, rows.data
+    weight, own = float(np.add.reduce(weights)), weights[row_numbers(rows)]
+    full = np.bincount(columns, minlength=d) == n
+    lowest, highest = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
+    np.minimum.at(lowest, columns, values)
+    np.maximum.at(highest, columns, values)
+    sums = total(columns, own * values, d)
+    mean = _column_means(weight, sums, lowest, highest)
+    squares = total(columns, own * (values - mean[columns]) ** 2, d)
+    zeros = np.maximum(weight - total(columns, own, d), 0.0)
+    return weight, sums, squares + zeros * mean**2, lowest, highest
 
 
 def _column_means(
@@ -266,16 +311,11 @@ def _observed_weights(block: Block, seen: BoolArray, weight: float) -> Float64Ar
 
 def _row_statistics(rows: csr_array) -> Float64Array:
     """Return the two numbers of each CSR row, (height, 2)."""
-    numbers, n = _row_numbers(rows), rows.shape[0]
+    numbers, n = row_numbers(rows), rows.shape[0]
     values = np.empty((n, 2))
     values[:, 0] = np.bincount(numbers, rows.data, n)
     values[:, 1] = np.bincount(numbers, rows.data * (rows.indices + 1.0), n)
     return values
-
-
-def _row_numbers(rows: csr_array) -> IndexArray:
-    """Return the row of each stored value, within a block."""
-    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def _group_statistics(block: Block) -> tuple[int, int]:
@@ -334,7 +374,7 @@ def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:
     flaws, rows = _weight_and_group_flaws(block), csr_array(block.rows)
     bad = np.flatnonzero(~(np.abs(rows.data) < limit))
     if bad.size:
-        row = int(_row_numbers(rows)[bad[0]])
+        row = int(row_numbers(rows)[bad[0]])
         flaws.append(Flaw(block.start + row, int(rows.indices[bad[0]]), float(rows.data[bad[0]])))
     return min(flaws, default=None)
 

@@ -15,9 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dask_dpmeans.kernels import definition_compiled, distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.csr_costs import csr_costs, nearest_csr
 from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
 
 if TYPE_CHECKING:
@@ -205,6 +207,8 @@ def costs(
     rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
     """Return the cost of each row, (n, d), at the center of its label, (n,) float64."""
+    if issparse(rows):
+        return csr_costs(rows, centers.definition, labels)
     if centers.linear is not None:
         return linear_costs(rows, centers.linear, labels, scratch)
     if centers.divergence is not None:
@@ -255,15 +259,7 @@ def squared_distances(
 def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> IndexArray:
     """Return the number of the nearest center of each row, the lowest among equals.
 
-    Parameters
-    ----------
-    rows : (n, d), float32 or float64
-    centers : k centers of d columns
-    scratch : working memory
-
-    Returns
-    -------
-    (n,) numbers of centers
+    Rows are (n, d), float32 or float64, or encoded CSR rows; the answer is (n,).
     """
     if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)[0]
@@ -277,7 +273,7 @@ def nearest_squared(
     """Return the number of the nearest center of each row, (n,), and its squared distance, (n,)."""
     if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)
-    squared = np.empty(len(rows))
+    squared = np.empty(rows.shape[0])
     return _rank(rows, centers, scratch, 1, squared)[0], squared
 
 
@@ -288,7 +284,7 @@ def nearest_two(
 
     The lower number is first among equals.  Parameters are as in `nearest`.
     """
-    if centers.divergence is not None and len(rows) and not centers.ranked:
+    if centers.divergence is not None and rows.shape[0] and not centers.ranked:
         return centers.divergence.nearest_two(rows, centers.values)
     labels, seconds = _rank(rows, centers, scratch, 2, np.empty(0))
     return labels, seconds
@@ -302,6 +298,8 @@ def _rank(
     Fill `squared`, (n,), with squared distances to the nearest unless it is empty.
     """
     scratch = scratch or Scratch()
+    if issparse(rows):
+        return nearest_csr(rows, centers.definition, count, squared)
     if len(centers) == 1 or not len(rows):
         labels = np.zeros((count, len(rows)), np.intp)
         if squared.size:

@@ -15,7 +15,7 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.distance import Centers, costs
 from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.encoding import LAST, Encoding
-from dask_dpmeans.kernels.linear_costs import Linear, linear_costs
+from dask_dpmeans.kernels.linear_costs import Linear
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class EncodedDivergence(Divergence):
 
     def costs_to_all(self, rows: Rows, centers: Float64Array) -> Float64Array:
         """Return the cost of each row, (n, n_features), at each center, as (n, k)."""
-        linear, same = self.linear(centers), np.zeros(len(rows), np.intp)
-        return np.stack([linear_costs(rows, linear, same + c) for c in range(len(centers))], axis=1)
+        taken, same = Centers(centers, self), np.zeros(rows.shape[0], np.intp)
+        return np.stack([costs(rows, taken, same + c) for c in range(len(centers))], axis=1)
 
     def costs(self, rows: Rows, centers: Float64Array, labels: IndexArray) -> Float64Array:
         """Return the cost of each row, (n, n_features), at the center of its label, (n,)."""

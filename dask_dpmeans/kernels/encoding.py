@@ -8,13 +8,19 @@ A row is encoded as
 
 The cost of the row at any center is then linear in it (`encoded`), and the center with the least
 cost follows from the weighted average of encoded rows.
+
+Of sparse counts, what a zero becomes is subtracted in place of the means, so that encoded rows are as
+sparse as the rows, but for the last column.  Labels and sums of clusters have the same bytes as those
+of the same encoded rows made dense: a zero adds nothing.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import (
@@ -24,6 +30,7 @@ from dask_dpmeans.kernels.block import (
     IndexArray,
     Rows,
     Scratch,
+    row_numbers,
     tiles,
 )
 from dask_dpmeans.kernels.bregman import (
@@ -32,6 +39,7 @@ from dask_dpmeans.kernels.bregman import (
     MULTINOMIAL,
     ColumnDivergence,
 )
+from dask_dpmeans.kernels.moments import total
 
 LAST = 2.0**-40
 """Factor of the last encoded column: a power of two that makes it small beside the others."""
@@ -110,6 +118,21 @@ class Layout:
             values[:, columns] = np.where(below | (these > kind.highest), np.inf, these)
         return values, present
 
+    def expand_csr(self, rows: csr_array) -> tuple[Float64Array, BoolArray]:
+        """Return the expanded stored values, (m,), and which rows, (n,), have flaws.
+
+        All columns have one divergence, that is not categorical.
+        """
+        kind, values, numbers = self.kinds[0], rows.data, row_numbers(rows)
+        below = values <= kind.lowest if kind.positive else values < kind.lowest
+        bad = below | ~(values <= kind.highest)
+        flawed = np.bincount(numbers[bad], minlength=rows.shape[0]) > 0
+        if len(self.shares):
+            sums = total(numbers, values, rows.shape[0])
+            flawed |= ~(sums > 0)
+            values = values / np.where(flawed, 1.0, sums)[numbers]
+        return values, flawed
+
 
 @dataclass(frozen=True)
 class ColumnSums:
@@ -131,14 +154,28 @@ class ColumnSums:
 class SumColumns(SummedAnswers):
     """The reduction to sums of expanded values."""
 
+    takes_csr: ClassVar[bool] = True
     layout: Layout
 
     def chunk(self, block: Block) -> ColumnSums:
         """Return the sums of one block; what cannot be encoded counts as 0."""
+        if issparse(block.rows):
+            return self._chunk_csr(block)
         values, present = self.layout.expand(block.doubles())
         weights = block.row_weights()
         finite = np.where(np.isfinite(values), values, 0.0)
         return ColumnSums(weights @ present, weights @ finite, self._flaw(block, values))
+
+    def _chunk_csr(self, block: Block) -> ColumnSums:
+        rows, weights = csr_array(block.rows), block.row_weights()
+        values, flawed = self.layout.expand_csr(rows)
+        if flawed.any():  # the first one says what is wrong
+            row = int(flawed.argmax())
+            one = replace(block, start=block.start + row, rows=rows[[row]].toarray(), weights=None)
+            return self.chunk(one)
+        sums = total(rows.indices, weights[row_numbers(rows)] * values, rows.shape[1])
+        whole = np.full(rows.shape[1], np.add.reduce(weights))
+        return ColumnSums(whole, sums, np.empty((0, 3)))
 
     def _flaw(self, block: Block, values: Float64Array) -> Float64Array:
         """Return the first flaw among the expanded values, (n, D), of a block."""
@@ -176,6 +213,8 @@ class Encoding:
     """"error", "observed" or "unscaled"."""
     digest: str = field(repr=False)
     """Checksum of the arrays."""
+    takes_csr: bool = False
+    """Whether a zero of the input becomes a zero, so that CSR rows stay CSR."""
 
     @classmethod
     def of(
@@ -185,10 +224,12 @@ class Encoding:
         scales: Float64Array,
         smoothing: float,
         missing: str,
+        takes_csr: bool = False,
     ) -> "Encoding":
         """Return the encoding of means, (D,), and scales, (d,), with its digest."""
         content = np.concatenate([means, scales]).tobytes()
-        return cls(layout, means, scales, smoothing, missing, hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(layout, means, scales, smoothing, missing, digest, takes_csr)
 
     @property
     def n_features(self) -> int:
@@ -221,6 +262,8 @@ class Encoding:
     @cached_property
     def origins(self) -> Float64Array:
         """(D,), what is subtracted from values."""
+        if self.takes_csr:
+            return self.smooth(np.zeros(len(self.means)))
         origins = self.middles.copy()
         for kind, columns in self.layout.divergences:
             if not kind.centered:
@@ -240,10 +283,13 @@ class Encoding:
             amounts[columns] = self.smoothing * kind.smoothed
         return amounts
 
-    def smooth(self, values: Float64Array) -> Float64Array:
-        """Return smoothed values, (n, D)."""
-        smoothed = (values + self.amounts * self.middles) / (1 + self.amounts)
-        return np.where(self.constant & (values == self.means), self.middles, smoothed)
+    def smooth(
+        self, values: Float64Array, columns: slice | IndexArray = slice(None)
+    ) -> Float64Array:
+        """Return smoothed values, (n, D), or (m,) with their columns."""
+        amounts, middles = self.amounts[columns], self.middles[columns]
+        smoothed = (values + amounts * middles) / (1 + amounts)
+        return np.where(self.constant[columns] & (values == self.means[columns]), middles, smoothed)
 
     def smoothed_values(self, rows: Float64Array) -> tuple[Float64Array, BoolArray]:
         """Return smoothed values, (n, D), of rows, (n, d), and which columns, (n, d), have one."""
@@ -266,6 +312,9 @@ class Encoding:
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
         """Return encoded rows, (height, n_features) float64; NaN for rows that cannot be encoded."""
+        if issparse(rows):
+            found: Rows = self._encode_csr(csr_array(rows))
+            return found
         encoded = scratch.array("features", (len(rows), self.n_features), np.float64)
         for part, tile in tiles(rows, TILE_ROWS):
             encoded[part] = self._encode(tile.astype(np.float64))[: part.stop - part.start]
@@ -287,6 +336,29 @@ class Encoding:
         encoded[:, -1] = factors * np.add.reduce(costs, axis=1) * LAST
         encoded[~np.isfinite(encoded).all(axis=1)] = np.nan
         return encoded
+
+    def _encode_csr(self, rows: csr_array) -> Any:
+        """Return encoded CSR rows; the last column is NaN in rows that cannot be encoded."""
+        (n, D), columns, numbers = rows.shape, rows.indices, row_numbers(rows)
+        values, flawed = self.layout.expand_csr(rows)
+        values, kind = self.smooth(values, columns), self.layout.kinds[0]
+        with np.errstate(invalid="ignore"):
+            costs = self.weights[columns] * kind.between(values, self.middles[columns])
+        rises = total(numbers, costs - self.zero_costs[columns], n)
+        last = np.maximum(np.add.reduce(self.zero_costs) + rises, 0.0) * LAST
+        last[flawed] = np.nan
+        ends = rows.indptr + np.arange(n + 1, dtype=rows.indptr.dtype)
+        places = np.arange(len(columns)) + numbers
+        data, indices = np.empty(len(columns) + n), np.full(len(columns) + n, D, columns.dtype)
+        data[places], data[ends[1:] - 1] = values - self.origins[columns], last
+        indices[places] = columns
+        return csr_array((data, indices, ends), shape=(n, D + 1))
+
+    @cached_property
+    def zero_costs(self) -> Float64Array:
+        """(D,), costs of zeros at the means of all rows, if zeros become zeros."""
+        costs: Float64Array = self.weights * self.column_costs(self.origins[np.newaxis])[0]
+        return costs
 
     def encoded_centers(self, centers: Float64Array) -> Float64Array:
         """Return centers in units of the input, (k, D), as averages of encoded rows.

@@ -4,11 +4,19 @@ from dataclasses import dataclass
 from math import fsum
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array, issparse
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Sums
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Float64Array,
+    IndexArray,
+    Int64Array,
+    Rows,
+    row_numbers,
+)
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 MomentParts = tuple[Int64Array, Float64Array, Float64Array, Float64Array]
@@ -55,6 +63,8 @@ class Moments(Sums):
 
 def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
     """Return moments of k clusters of a block with labels and squared distances, (height,) each."""
+    if issparse(block.rows):
+        return _csr_moments(block, labels, squared, k)
     weights = block.weights
     if numba_support.AVAILABLE:
         moments = Moments.none(k, block.rows.shape[1])
@@ -74,6 +84,16 @@ def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
     n = len(labels)
     members = csc_array((block.row_weights(), labels, np.arange(n + 1)), shape=(k, n))
     return np.asarray(members @ block.doubles())  # column after column, a row each
+
+
+def _csr_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
+    """Return the moments of CSR rows, (height, d), by the same sums: zeros add nothing."""
+    rows, weights, d = csr_array(block.rows), block.row_weights(), block.rows.shape[1]
+    numbers = row_numbers(rows)
+    places = labels[numbers] * d + rows.indices
+    sums = total(places, weights[numbers] * rows.data, k * d).reshape(k, d)
+    counts = np.bincount(labels, minlength=k).astype(np.int64)
+    return Moments(counts, total(labels, weights, k), sums, total(labels, weights * squared, k))
 
 
 def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.formats.tables import check_available, path_of
     from dask_dpmeans.sources.frames import Frame, frame_of
     from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, split_dimensions
-    from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
+    from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features, with_csr
     from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.latitudes import is_latitude
@@ -83,7 +83,7 @@ else:
             ".formats.tables": "check_available path_of",
             ".frames": "Frame frame_of",
             ".grids": "Coordinate Dimensions Grid is_cube split_dimensions",
-            ".inputs": "as_source open_source source_of_features",
+            ".inputs": "as_source open_source source_of_features with_csr",
             ".label_map": "map_height write_label_map",
             ".labels": "label_pairs",
             ".latitudes": "is_latitude",

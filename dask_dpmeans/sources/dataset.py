@@ -71,6 +71,8 @@ class RowSource:
     """Names of the columns of the input, if it is a table."""
     stored_categories: Categories = field(default_factory=dict)
     """Categories of columns of codes, by the number of the column in the input."""
+    n_values: int | None = None
+    """Stored values of CSR rows; None for dense rows."""
     cube: CubeRows | None = None
     """The cube that the rows are samples of, if any."""
     checkpoints: CheckpointStore | None = field(default=None, compare=False)

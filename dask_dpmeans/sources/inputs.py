@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from dask_dpmeans.engine.plan import Plan, block_height
-from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.kernels.block import Features, takes_csr
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.dataset import Ledger, RowSource
@@ -23,6 +23,9 @@ from dask_dpmeans.sources.options import (
 )
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
+
+CSR_BYTES = 16
+"""Bytes of a stored value of encoded CSR rows, with its column, at most."""
 
 
 def as_source(
@@ -90,8 +93,15 @@ def open_source(
         layout.room,
         layout.column_names,
         layout.categories,
+        layout.n_values,
         layout.rows if isinstance(layout.rows, CubeRows) else None,
     )
+
+
+def with_csr(source: RowSource, worker: object) -> RowSource:
+    """Return a source whose CSR rows stay so for kernels that take them, if `worker` does."""
+    csr = source.n_values is not None and takes_csr(worker)
+    return replace(source, prepare=replace(source.prepare, csr=csr))
 
 
 def source_of_features(source: RowSource, features: Features) -> RowSource:
@@ -99,11 +109,14 @@ def source_of_features(source: RowSource, features: Features) -> RowSource:
 
     Features of rows in memory are kept in memory too, if they fit beside the rows.
     """
+    source = with_csr(source, features)
     survey = ColumnStatistics(np.inf, features, source.prepare.missing)
     summary = source.fold(survey, name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
     keep = source.resident and size <= source.room
-    prepare = replace(source.prepare, features=features, keep=keep)
+    csr_bytes = CSR_BYTES * ((source.n_values or 0) + source.plan.n_rows)
+    keep_csr = source.resident and csr_bytes <= source.room
+    prepare = replace(source.prepare, features=features, keep=keep, keep_csr=keep_csr)
     check_summary(summary, None, prepare, None)
     height = min(source.plan.block_rows, block_height(len(summary.sums)))
     plan = Plan(source.plan.n_rows, height, source.plan.shard_rows // height)

@@ -15,7 +15,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Scratch
+from dask_dpmeans.kernels.block import Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.categories import Categories
@@ -226,6 +226,7 @@ def lay_out(
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
     n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)
+    prepare = replace(prepare, csr=n_values is not None and takes_csr(needs.features))
     beside = given.sample_weight, given.groups
     whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names, categories)
     height = columns.block_rows or _block_height(whole)

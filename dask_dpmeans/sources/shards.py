@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.engine.occ import ReusableRound
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
-from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch, takes_csr
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.formats.cube_weights import CubeWeights
@@ -43,6 +43,10 @@ class Prepare:
     """Map of each row after that; None if kernels see the rows themselves."""
     sparse: bool = False
     """Whether kernels see CSR rows, in float64; otherwise each block is made dense."""
+    csr: bool = False
+    """Whether kernels that take CSR rows see them so."""
+    keep_csr: bool = False
+    """Whether these are kept in memory, as `keep` says of dense features."""
     keep: bool = False
     """Whether features of rows in memory are kept there.
 
@@ -63,16 +67,23 @@ class Prepare:
         scale = None if self.scale is None else self.scale.tobytes()
         return self.dtype.str, self.columns, scale, self.features, self.sparse
 
+    def seen_by(self, worker: object) -> "Prepare":
+        """Return how rows are prepared for a kernel or a reduction, which may take CSR rows."""
+        if not (self.csr and takes_csr(worker)):
+            return self
+        return replace(self, sparse=True, keep=self.keep_csr)
+
     def __call__(self, raw: RawRows, scratch: Scratch) -> Rows:
         """Return prepared rows, (height, d), C-contiguous and aligned.
 
         They are the stored rows themselves if nothing changes, and in `scratch` otherwise.  Rows
         from another worker may be unaligned, and NumPy sums such arrays in another order.
         """
-        if self.sparse:
-            return csr.float_rows(raw)
         if self.columns is not None:
             raw = raw[:, list(self.columns)]
+        if self.sparse:
+            tidy = csr.float_rows(raw)
+            return tidy if self.features is None else self.features(tidy, scratch)
         if issparse(raw):
             raw = csr.dense_rows(raw, self.dtype, scratch)
         if self.scale is not None:
@@ -381,7 +392,8 @@ class FoldJob(Generic[Answer]):
 
     def __call__(self, shard: AnyShard, blocks: range) -> Answer:
         """Return the answer of some blocks of a shard."""
-        found = shard.blocks(self.prepare, self.block_rows, blocks)
+        prepare = self.prepare.seen_by(self.reduction)
+        found = shard.blocks(prepare, self.block_rows, blocks)
         return merge_tree(map(self.reduction.chunk, found), self.reduction.combine)
 
     def merge(self, answers: list[Answer]) -> Answer:
@@ -450,7 +462,8 @@ class MapJob:
         answers: list[tuple[Raw, ...]] = []
         per_chunk = self.chunk_rows // self.block_rows
         start, said = shard.start, []
-        for answer in map(self.kernel, shard.blocks(self.prepare, self.block_rows, blocks)):
+        prepare = self.prepare.seen_by(self.kernel)
+        for answer in map(self.kernel, shard.blocks(prepare, self.block_rows, blocks)):
             answers.append(answer)
             if len(answers) == per_chunk:
                 said.append(self._write(start, answers))

@@ -43,6 +43,7 @@ class State(OpeningState):
 class Openings:
     """The serial rule: a row opens a cluster if it costs more at every center than a cluster."""
 
+    takes_csr: ClassVar[bool] = True
     price: Price
     max_clusters: int | None = None
     present: int = 0

@@ -1,0 +1,207 @@
+"""Sparse counts: a fit of CSR rows is the fit of the same rows made dense, at the cost of their values."""
+
+from unittest import mock
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory import peak_memory
+from scipy.sparse import csc_array, csr_array
+
+from dask_dpmeans import DPMeans, InputError, fit, load, predict
+from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.sources import layout
+
+PRICES = {"poisson": 12.0, "multinomial": 0.8, "bernoulli": 6.0}
+
+
+def drawn(name, seed, n=120, d=8, density=0.3):
+    """Counts of three profiles; some rows and columns are 0, as far as the divergence takes them."""
+    rng = np.random.default_rng(seed)
+    profiles = rng.gamma(0.5, 8.0, (3, d))
+    rows = rng.poisson(profiles[rng.integers(3, size=n)]) * (rng.random((n, d)) < density)
+    rows = rows.astype(rng.choice([np.float32, np.float64, np.int64]))
+    if name == "bernoulli":
+        rows = np.minimum(rows, 1)
+    rows[:, rng.integers(d)] = 0
+    if name == "multinomial":
+        rows[rows.sum(axis=1) == 0, 0] = 2
+    return rows
+
+
+def with_explicit_zeros(rows, seed=0):
+    """The same rows as CSR, with some of their zeros stored."""
+    rng = np.random.default_rng(seed)
+    stored = (rows != 0) | (rng.random(rows.shape) < 0.1)
+    numbers, columns = np.nonzero(stored)
+    ends = np.concatenate([[0], np.cumsum(stored.sum(axis=1))])
+    return csr_array((rows[numbers, columns], columns, ends), shape=rows.shape)
+
+
+cases = st.tuples(
+    st.sampled_from(sorted(PRICES)), st.integers(0, 2**16), st.sampled_from([0.05, 0.3, 1.0])
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(cases, st.booleans())
+def test_a_fit_of_csr_rows_is_the_fit_of_the_dense_rows(case, weighted):
+    name, seed, density = case
+    rows = drawn(name, seed, density=density)
+    weights = np.random.default_rng(seed).integers(1, 4, len(rows)) if weighted else None
+    dense = DPMeans(PRICES[name], divergence=name).fit(rows, sample_weight=weights)
+    stored = with_explicit_zeros(rows, seed)
+    sparse = DPMeans(PRICES[name], divergence=name).fit(stored, sample_weight=weights)
+    assert sparse.features_.takes_csr
+    assert not dense.features_.takes_csr
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    for field in ("objective_", "inertia_", "cluster_centers_", "cluster_inertias_"):
+        one, other = getattr(sparse, field), getattr(dense, field)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * dense.objective_)
+    np.testing.assert_array_equal(sparse.predict(stored), sparse.labels_)
+    np.testing.assert_array_equal(sparse.predict(rows), sparse.labels_)
+    np.testing.assert_array_equal(dense.predict(stored), sparse.labels_)
+    wanted = dense.transform(rows)
+    for given_rows in (rows, stored):
+        np.testing.assert_allclose(sparse.transform(given_rows), wanted, rtol=1e-9, atol=1e-9)
+        assert sparse.score(given_rows, sample_weight=weights) == pytest.approx(-dense.inertia_)
+
+
+def stored_csr(path, rows, chunk):
+    """A group of CSR rows in the layout of anndata."""
+    found = csr_array(rows)
+    attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+    group = zarr.create_group(path, attributes=attributes | {"shape": list(rows.shape)})
+    for name in ("data", "indices", "indptr"):
+        values = getattr(found, name)
+        made = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=(chunk,),
+            dtype=values.dtype,
+            config={"write_empty_chunks": True},
+        )
+        made[:] = values
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(PRICES))
+@pytest.mark.parametrize("chunk", [7, 50])
+def test_any_chunks_and_threads_give_the_same_bytes(tmp_path, name, chunk):
+    rows = drawn(name, chunk).astype(np.float64)
+    method = DPMeans(PRICES[name], divergence=name, random_state=0)
+    lazy = da.from_array(rows, chunks=(chunk, -1)).map_blocks(csr_array, meta=csr_array((0, 8)))
+    path = stored_csr(tmp_path / "rows.zarr", rows, chunk)
+    found = []
+    for number, (given_rows, share, threads) in enumerate(
+        ((csr_array(rows), 0.4, 1), (lazy, 0.4, 2), (path, 0.4, 2), (path, 0.0, 2))
+    ):
+        with mock.patch.object(layout, "RESIDENT_SHARE", share):
+            fit(given_rows, tmp_path / str(number), method, threads=threads, block_rows=16)
+        model = load(tmp_path / str(number))
+        assert model.features_.takes_csr
+        centers, labels = model.cluster_centers_, np.asarray(model.labels_)
+        found.append((centers.tobytes(), labels.tobytes(), model.objective_))
+    assert len(set(found)) == 1
+
+
+def test_a_run_keeps_what_zeros_become(tmp_path):
+    rows = drawn("poisson", 1).astype(np.float64)
+    stored = csr_array(rows)
+    fit(stored, tmp_path / "run", DPMeans(12.0, divergence="poisson"))
+    model, same = load(tmp_path / "run"), DPMeans(12.0, divergence="poisson").fit(stored)
+    assert model.features_ == same.features_
+    assert model.features_.takes_csr
+    for given_rows in (rows, stored, da.from_array(rows, chunks=(50, -1))):
+        np.testing.assert_array_equal(np.asarray(model.predict(given_rows)), same.labels_)
+    lazy = da.from_array(rows, chunks=(50, -1)).map_blocks(csr_array, meta=csr_array((0, 8)))
+    np.testing.assert_array_equal(np.asarray(model.predict(lazy)), same.labels_)
+    predict(tmp_path / "run", stored, tmp_path / "labels")
+    found = zarr.open_group(tmp_path / "labels", mode="r")
+    np.testing.assert_array_equal(found["label"][:], same.labels_)
+    squared = found["squared_distance"][:]
+    assert squared.sum() == pytest.approx(same.inertia_, rel=1e-9)
+
+
+def test_a_step_that_is_resumed_goes_on_from_sparse_centers(tmp_path):
+    rows = csr_array(drawn("poisson", 2, n=400))
+    method = DPMeans(12.0, divergence="poisson", tol=0.0, random_state=0)
+    fit(rows, tmp_path / "whole", method)
+    assert len(load(tmp_path / "whole").history_) > 2
+    with pytest.warns(UserWarning, match="converge"):
+        fit(rows, tmp_path / "run", method.set_params(max_iter=2))
+    fit(rows, tmp_path / "run", method.set_params(max_iter=300), resume=True)
+    one, other = load(tmp_path / "run"), load(tmp_path / "whole")
+    assert one.cluster_centers_.tobytes() == other.cluster_centers_.tobytes()
+    assert one.objective_ == other.objective_
+
+
+def test_columns_of_csr_rows_are_chosen_and_csc_rows_are_taken(tmp_path):
+    rows = drawn("poisson", 3).astype(np.float64)
+    fit(rows[:, [5, 0, 2]], tmp_path / "dense", DPMeans(9.0, divergence="poisson"))
+    fit(csr_array(rows), tmp_path / "csr", DPMeans(9.0, divergence="poisson"), columns=[5, 0, 2])
+    one, other = load(tmp_path / "csr"), load(tmp_path / "dense")
+    assert one.features_.takes_csr
+    np.testing.assert_array_equal(np.asarray(one.labels_), np.asarray(other.labels_))
+    whole = DPMeans(9.0, divergence="poisson").fit(rows)
+    csc = DPMeans(9.0, divergence="poisson").fit(csc_array(rows))
+    np.testing.assert_array_equal(csc.labels_, whole.labels_)
+
+
+@pytest.mark.parametrize("name", ["poisson", "multinomial", "bernoulli"])
+def test_a_number_without_a_cost_is_named_as_in_dense_rows(name):
+    rows = drawn(name, 4).astype(np.float64)
+    wrong = rows.copy()
+    wrong[33, 2] = -1.0
+    if name == "multinomial":
+        wrong[20] = 0
+    model = DPMeans(9.0, divergence=name)
+    with pytest.raises(InputError) as dense:
+        model.fit(wrong)
+    with pytest.raises(InputError) as sparse:
+        model.fit(csr_array(wrong))
+    assert str(dense.value) == str(sparse.value)
+    fitted = DPMeans(9.0, divergence=name).fit(csr_array(rows))
+    with pytest.raises(InputError, match=r"row (20|33)"):
+        fitted.predict(csr_array(wrong))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(12.0, divergence="poisson", search=True, random_state=0),
+        DPMeans(12.0, divergence="poisson", balance_columns=True),
+        DPMeans(12.0, divergence="poisson", missing="observed"),
+        DPMeans(12.0, divergence={0: "poisson"}),
+    ],
+)
+def test_other_fits_make_blocks_dense_and_keep_their_bytes(model):
+    rows = drawn("poisson", 5, n=60).astype(np.float64)
+    one = model.fit(csr_array(rows))
+    assert not one.features_.takes_csr
+    centers, objective = one.cluster_centers_.tobytes(), one.objective_
+    other = model.fit(rows)
+    assert (centers, objective) == (other.cluster_centers_.tobytes(), other.objective_)
+
+
+def wide(n=4000, d=2000):
+    rng = np.random.default_rng(0)
+    indices = np.sort(rng.integers(d, size=(n, 10)), axis=1).ravel()
+    data = 1.0 + rng.poisson(2.0, n * 10)
+    return csr_array((data, indices, np.arange(0, 10 * n + 1, 10)), shape=(n, d))
+
+
+def encode(rows, encoding):
+    encoding(rows, Scratch())
+
+
+def test_encoded_csr_rows_take_the_memory_of_their_values():
+    rows = wide()
+    rows.sum_duplicates()
+    model = DPMeans(1e9, divergence="poisson").fit(rows)
+    assert isinstance(model.features_, Encoding)
+    assert peak_memory(encode, rows, model.features_) < 200 * (rows.nnz + sum(rows.shape))

@@ -63,25 +63,23 @@ class Names:
         if not homes:
             there = ["X"] * self.has_x
             there += [f"{part}/{name}" for part in ("obsm", "layers") for name in self.parts[part]]
-            raise InputError(f"there is no representation {rep!r}: {_there(there)}")
+            raise InputError(f"adata has no representation {rep!r}: {_there(there)}")
         return f"{homes[0]}/{rep}"
 
     def _only_of(self, part: str, name: str) -> str:
         if name not in self.parts[part]:
-            raise InputError(f"there is no {name!r} in {part}: {_there(self.parts[part])}")
+            raise InputError(f"{part} has no {name!r}: {_there(self.parts[part])}")
         return f"{part}/{name}"
 
     def check_column(self, name: str, argument: str) -> None:
         """Raise `InputError` unless `obs` has a column."""
         if name not in self.columns:
-            raise InputError(
-                f"{argument}: there is no column {name!r} in obs: {_there(self.columns)}"
-            )
+            raise InputError(f"{argument}: obs has no column {name!r}: {_there(self.columns)}")
 
 
 def _there(names: Iterable[str]) -> str:
     shown = ", ".join(names)
-    return f"there are {shown}" if shown else "there are none"
+    return f"it has {shown}" if shown else "it has none"
 
 
 def fit_anndata(

@@ -31,6 +31,8 @@ class Description:
     """What the inertia of a cluster is the sum of, for tables."""
     flat: bool = True
     """Whether costs are squared distances between points, so that maps, radii and trees make sense."""
+    distance_unit: str = ""
+    """Unit of the roots of costs, if these are squares though they are not `flat`."""
     radii_are_cuts: bool = False
     """Whether the inertias of clusters are parts of a cut, not squared errors."""
     objective_name: str = "objective, J"
@@ -67,6 +69,11 @@ class Description:
     pictures: tuple[str, ...] = ()
     """Pictures that a page adds: "profile" of the centers, "sharing" of data sets, "merges" and
     positions of "micro-clusters"."""
+
+    @property
+    def squares(self) -> bool:
+        """Whether costs are squares of distances, so that their roots are radii."""
+        return self.flat or bool(self.distance_unit)
 
 
 def description_of(model: Any) -> Description:

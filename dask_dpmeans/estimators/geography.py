@@ -55,6 +55,7 @@ def describe_places() -> dict[str, Any]:
         "cost_name": "squared chord in km²",
         "inertia_name": "inertia, the squared chords in km²",
         "units": "degrees",
+        "distance_unit": "kilometers",
         "center_columns": None,
     }
 

@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
-from dask_dpmeans.kernels.plot_statistics import Plane
+from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Histogram(LateSums):
     Rows outside the window are left out.  `counts` turns the answer into an array.
     """
 
-    plane: Plane
+    plane: Plane | Chart
     low: Float64Array
     """(2,) or (1,), lower corner of the window."""
     high: Float64Array

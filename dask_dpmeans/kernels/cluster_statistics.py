@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.keyed_sums import UseSums
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
-from dask_dpmeans.kernels.plot_statistics import Plane
+from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 NEAR = 0.9
 """A row is near the radius if its squared distance exceeds this share of the penalty."""
@@ -123,7 +123,7 @@ class LabelledPoints(Records):
 class Points(ConcatenatedAnswers):
     """The positions and labels of all rows, if they are few."""
 
-    plane: Plane
+    plane: Plane | Chart
 
     def chunk(self, found: LabelledBlock) -> LabelledPoints:
         """Return the positions in one block."""

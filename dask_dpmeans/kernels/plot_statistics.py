@@ -1,4 +1,4 @@
-"""Statistics for figures: planes, covariance, links of a small graph."""
+"""Statistics for figures: planes, charts, bounds, covariance, links of a small graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, vstack
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.graph import links_of
+from dask_dpmeans.kernels.great_circle import places_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,36 @@ class Plane:
         # in this order the product takes a quarter of the time of rows @ directions
         along = self.directions.T @ rows.T.astype(np.float64, copy=False)
         return along.T - self.origin @ self.directions
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of the earth: longitudes and latitudes of points in space, in degrees."""
+
+    west: float = -180.0
+    """The longitude at which it begins; it ends 360 degrees farther."""
+
+    def __call__(self, rows: Rows) -> Float64Array:
+        """Return longitudes, from `west`, and latitudes, (height, 2), of points, (height, 3)."""
+        places = places_of(rows.astype(np.float64), swapped=True)
+        places[:, 0] -= 360 * np.floor((places[:, 0] - self.west) / 360)
+        return places
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The reduction to the lowest and the highest coordinates, (2, a), of the rows."""
+
+    plane: Plane | Chart
+
+    def chunk(self, block: Block) -> Float64Array:
+        """Return the bounds of one block."""
+        places = self.plane(block.rows)
+        return np.stack([places.min(axis=0), places.max(axis=0)])
+
+    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
+        """Return the bounds of two neighboring runs of blocks."""
+        return np.stack([np.minimum(left[0], right[0]), np.maximum(left[1], right[1])])
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,8 @@ class Page:
     """Clusters with portraits, and the numbers of the maps."""
     images: dict[int, str] = field(default_factory=dict)
     """The centers of clusters as images, data URIs; may be empty."""
+    grid: Picture | None = None
+    """The samples of a cube on their grid."""
     maps: list[Picture] = field(default_factory=list)
     """Rows in colors, the best first."""
     sizes: Picture | None = None

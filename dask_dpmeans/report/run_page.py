@@ -22,6 +22,7 @@ from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import choice_section, origin, sentences
+from dask_dpmeans.report.label_map import drawn_labels
 from dask_dpmeans.report.page import Page, Picture, Section, Table, data_uri, lines_of
 from dask_dpmeans.report.run_rows import RowParts, has_centers, read_rows
 from dask_dpmeans.report.tree_page import drawn_tree
@@ -67,6 +68,7 @@ def page(
         overview=rows.overview,
         unit="in weight" if manifest.input.weighted else "rows",
         images=_images(model, image_shape),
+        grid=drawn_labels(result, model),
         maps=_maps(model, rows),
         sizes=_sizes(model, rows),
         left_out=_left_out(model, rows),
@@ -127,7 +129,10 @@ def cluster_table(model: Model, names: list[str]) -> Table:
         table["part of the cut"] = format_column(found.radii)
     else:
         words = model.description()
-        radius = "root-mean-square radius" if words.flat else f"mean {words.cost_name} of a row"
+        unit = f", {words.distance_unit}" if words.distance_unit else ""
+        radius = f"root-mean-square radius{unit}"
+        if not words.squares:
+            radius = f"mean {words.cost_name} of a row"
         table[words.cost_name] = format_column(model.cluster_inertias_[shown])
         table[radius] = format_column(found.radii)
     for name, values in model.description().cluster_columns.items():
@@ -234,8 +239,8 @@ def _sizes(model: Model, rows: RowParts) -> Picture:
 
 def _maps(model: Model, rows: RowParts) -> list[Picture]:
     """Return the rows in colors, or the graph."""
-    if rows.graph is not None:
-        return [rows.graph]
+    if rows.picture is not None:
+        return [rows.picture]
     if rows.overview is None:
         return []
     caption = MAP

@@ -20,6 +20,7 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model, Overview
 from dask_dpmeans.kernels.cluster_statistics import NEAR, NearestTwo
 from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.kernels.great_circle import SpherePoints
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.registry import spec_of
@@ -50,7 +51,8 @@ class RowParts:
 
     warnings: list[str] = field(default_factory=list)
     overview: Overview | None = None
-    graph: Picture | None = None
+    picture: Picture | None = None
+    """A graph, or places on the earth."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -66,7 +68,8 @@ def read_rows(
         if columns is not None:
             raise InputError("columns are for a map of the rows, which are not read: give data")
         return RowParts()
-    if not words.flat:
+    is_chart = _has_places(model)
+    if not words.flat and not is_chart:
         return RowParts(notes=[NOT_FLAT])
     try:
         source = _source(result, model, data, where)
@@ -76,15 +79,23 @@ def read_rows(
             return RowParts([f"{differ} ({reason}): they are not shown."])
         if "graph" in words.pictures:
             return _graph(model, source)
+        if is_chart:
+            return _chart(result, model, source)
         return _overview(result, model, source, chosen, _index_of(data))
     except (InputError, CorruptStoreError, OSError) as error:
         return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
+
+
+def _has_places(model: Model) -> bool:
+    return isinstance(getattr(model, "features_", None), SpherePoints)
 
 
 def _chosen(model: Model, columns: Sequence[int | str] | None) -> list[int] | None:
     """Return the numbers of the columns of the first map, if it was asked for."""
     if columns is None:
         return None
+    if _has_places(model):
+        raise InputError("columns cannot be chosen for places, which have one map: leave them out")
     if not model.description().flat:
         raise InputError(f"columns are for a map of the rows. {NOT_FLAT}")
     if not has_centers(model):
@@ -215,6 +226,15 @@ def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) ->
     return warnings
 
 
+def _chart(result: Result, model: Model, source: RowSource) -> RowParts:
+    """Return the rows by longitude and latitude."""
+    found = plot_data.chart(source, model, spec_of(model).predictor(result))
+    caption = "Places in the colors of their clusters, and centers with their numbers."
+    warnings = [UNWEIGHTED] if _weights_lost(result, model) else []
+    draw = partial(plot.row_map, found, model)
+    return RowParts(warnings, picture=Picture.of("Map", caption, draw, dots=True))
+
+
 def _graph(model: Model, source: RowSource) -> RowParts:
     if source.plan.n_rows > plot_data.MOST_NODES:
         most = f"graphs of up to {plot_data.MOST_NODES:,} are drawn"
@@ -222,4 +242,4 @@ def _graph(model: Model, source: RowSource) -> RowParts:
     caption = "The nodes and their links; each cluster has a color and a marker."
     labels, weights = np.asarray(model.labels_), model.cluster_weights_
     draw = partial(plot.graph, source, labels, cluster_weights=weights)
-    return RowParts(graph=Picture.of("Graph", caption, draw))
+    return RowParts(picture=Picture.of("Graph", caption, draw))

@@ -17,6 +17,11 @@ READ = (
     "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "
     "Parquet, Arrow and CSV files are read"
 )
+IN_MEMORY = {
+    "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
+    "HDF5": "h5py.File({path!r})['NAME'][:]",
+}
+"""Python that reads one variable of a file; for tables it is the first part of the conversion."""
 OTHER_FILES = {
     (".csv.gz",): ("Compressed CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
     (".txt",): ("Text", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
@@ -25,7 +30,7 @@ OTHER_FILES = {
         "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')",
     ),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
-    (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
+    (".nc", ".nc4", ".cdf"): ("NetCDF", IN_MEMORY["NetCDF"]),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
     (".h5", ".hdf5"): (
         "HDF5",
@@ -46,12 +51,6 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
-
-IN_MEMORY = {
-    "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
-    "HDF5": "h5py.File({path!r})['NAME'][:]",
-}
-"""Python that reads one variable of a file; for tables it is the first part of the conversion."""
 
 
 def _opened(way: str) -> str:
@@ -99,6 +98,11 @@ def other_file(place: Location) -> str | None:
     path = place.url
     for ends, (kind, way) in OTHER_FILES.items():
         if path.lower().endswith(ends):
+            if kind == "NetCDF":
+                return (
+                    "NetCDF files are read as cubes: name the dimensions of the samples or of the "
+                    "features, as in samples=['lat', 'lon'] or --samples lat,lon"
+                )
             way = way.format(path=path)
             return f"{kind} files are not read. Convert it, as {way} does; {READ}"
     if not place.remote and os.path.isfile(path):

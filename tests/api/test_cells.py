@@ -276,11 +276,11 @@ def test_donors_are_data_sets(store: Path) -> None:
 @pytest.mark.parametrize("of", ["object", "store"])
 def test_names_that_are_not_there_list_those_that_are(of: str, store: Path) -> None:
     given = made() if of == "object" else store
-    with pytest.raises(InputError, match="'X_umap': there are X, obsm/X_pca, layers/counts"):
+    with pytest.raises(InputError, match="'X_umap': it has X, obsm/X_pca, layers/counts"):
         fit_anndata(given, rep="X_umap")
-    with pytest.raises(InputError, match="'distances' in obsp: there are connectivities"):
+    with pytest.raises(InputError, match="obsp has no 'distances': it has connectivities"):
         fit_anndata(given, obsp="distances")
-    with pytest.raises(InputError, match="no column 'age' in obs: there are weight, donor"):
+    with pytest.raises(InputError, match="obs has no column 'age': it has weight, donor"):
         fit_anndata(given, sample_weight="age")
     with pytest.raises(InputError, match="DPMeans does not cluster: use GraphCutDPMeans"):
         fit_anndata(given, method(), obsp="connectivities")

@@ -10,7 +10,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_dpmeans import DPMeans, InputError, fit, load, predict
+from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, fit, load, predict
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.selection.metrics import partition
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
@@ -227,3 +227,11 @@ def test_opposite_places_cancel_and_leave_their_center_where_it_was():
     model = DPMeans(20000, metric="haversine", init=[[90.0, 0.0]]).fit(places)
     assert model.cluster_centers_.tolist() == [[90.0, 0.0]]
     assert model.transform(places).tolist() == [[pytest.approx(math.pi * RADIUS / 2)]] * 2
+
+
+def test_links_of_micro_clusters_are_no_great_circles_and_the_error_says_what_to_give():
+    with pytest.raises(
+        InputError, match=r"give LinkageDPMeans the points \(cos lat cos lon"
+    ) as told:
+        LinkageDPMeans(metric="haversine").fit(towns(0))
+    assert str(RADIUS) in str(told.value)

@@ -34,6 +34,12 @@ def test_a_file_gives_the_labels_of_the_cube_in_memory(engine, tmp_path):
     assert np.array_equal(found, wanted.labels_.values)
 
 
+def test_a_file_without_names_of_dimensions_says_that_they_are_needed(tmp_path):
+    made().to_netcdf(tmp_path / "cube.nc", engine="scipy")
+    with pytest.raises(InputError, match="NetCDF files are read as cubes: name the dimensions"):
+        fit(str(tmp_path / "cube.nc"), str(tmp_path / "run.zarr"), DPMeans(100.0))
+
+
 def test_a_file_that_xarray_cannot_open_says_what_reads_netcdf_4(tmp_path, monkeypatch):
     def no_engine(*_, **__):
         raise ValueError("found the following matches with the input file: ['h5netcdf']")

@@ -5,8 +5,10 @@ from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, 
 from dask_dpmeans.figures.data.column_means import column_overview
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
+from dask_dpmeans.figures.data.label_maps import LabelMap, Side, side
 from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
+from dask_dpmeans.figures.data.places import chart
 from dask_dpmeans.figures.data.portraits import (
     ColumnMean,
     Exemplar,
@@ -46,6 +48,7 @@ __all__ = [
     "Flows",
     "History",
     "Join",
+    "LabelMap",
     "Merges",
     "Model",
     "Neighbor",
@@ -55,9 +58,11 @@ __all__ = [
     "Portrait",
     "Profile",
     "Shares",
+    "Side",
     "Sizes",
     "alluvial",
     "changes",
+    "chart",
     "choice",
     "cluster_means",
     "cluster_name",
@@ -77,6 +82,7 @@ __all__ = [
     "profile",
     "rows_of",
     "sharing",
+    "side",
     "sizes",
     "upper",
 ]

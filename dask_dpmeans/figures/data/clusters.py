@@ -40,7 +40,7 @@ def sizes(model: Model) -> Sizes:
     words: Description = model.description()
     radii = inertias
     if not words.radii_are_cuts:
-        radii = np.sqrt(inertias / weights) if words.flat else inertias / weights
+        radii = np.sqrt(inertias / weights) if words.squares else inertias / weights
     unit = "sum over rows" if words.row == "row" else f"{words.weight_unit}s"
     return Sizes(order, weights[order], radii[order], words.radius, unit, words.radii_are_cuts)
 

@@ -18,6 +18,7 @@ try:
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
+    from dask_dpmeans.figures.plot.label_maps import label_map
     from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.micro_clusters import merges
     from dask_dpmeans.figures.plot.ribbons import flows
@@ -41,6 +42,7 @@ __all__ = [
     "graph",
     "history",
     "image",
+    "label_map",
     "merges",
     "pairs",
     "path",

@@ -69,7 +69,8 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     radii.set_xlabel(_radii_label(words))
     radii.tick_params(axis="y", length=0)
     if found.limit is not None:
-        label = f"√{words.penalty_name} = {found.limit:.4g}"
+        root = "" if words.distance_unit else "√"
+        label = f"{root}{words.penalty_name} = {found.limit:.4g}"
         radii.axvline(found.limit, color=INK, linestyle="--", linewidth=1, label=label)
         radii.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), fontsize=SMALL)
     radii.set_xlim(0, 1.08 * max(*found.radii, found.limit or 0.0) or 1.0)
@@ -89,7 +90,9 @@ def _radii_label(words: Description) -> str:
     """Return the label of the axis of the radii."""
     if words.radii_are_cuts:
         return "part of the cut"
-    return f"radius (root mean square)\n{words.units}" if words.flat else "mean divergence of a row"
+    if not words.squares:
+        return "mean divergence of a row"
+    return f"radius (root mean square)\n{words.distance_unit or words.units}"
 
 
 def _write_shares(axes: Axes, shares: Float64Array) -> None:

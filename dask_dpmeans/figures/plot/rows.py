@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot import maps
-from dask_dpmeans.figures.plot.canvas import SMALL, WIDTH, AnyFigure, new_figure, short_name
+from dask_dpmeans.figures.plot.canvas import SMALL, WIDTH, AnyFigure, new_figure, short_name, within
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.location import AnyPlace
@@ -77,7 +77,7 @@ def row_map(
     colors = maps.density_colors(found)
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
     flat, places = len(names) == 2, found.centers
-    figure = new_figure(figure, ax, WIDTH, WIDTH if flat else 3.4)
+    figure = new_figure(figure, ax, WIDTH, _height(found))
     if flat:
         axes, above = _draw_plane(figure, found, colors)
         axes.set_ylabel(names[1])
@@ -88,12 +88,24 @@ def row_map(
     if micro_weights is not None and flat:
         maps.draw_micro_centers(axes, found, colors, micro_weights)
     else:
-        maps.draw_centers(axes, places, colors[found.groups], clip_on=flat)
+        largest = 12.0 if found.is_chart else 36.0  # a chart has most rows near centers
+        maps.draw_centers(axes, places, colors[found.groups], largest, clip_on=flat)
     axes.set_xlabel(names[0])
     above.set_title(_title(found, word), fontsize="medium", loc="left")
     if micro_weights is None:
         maps.number_centers(axes, found, places)
     return figure
+
+
+def _height(found: data.Density) -> float:
+    """Return the height of the picture: a degree of a chart is as long to the east as to the north."""
+    if len(found.axes) == 1:
+        return 3.4
+    if not found.is_chart:
+        return WIDTH
+    (width, height), middle = found.high - found.low, (found.high + found.low)[1] / 2
+    wide = max(1e-9, width * np.cos(np.radians(middle)))
+    return WIDTH * within(height / wide, 0.55, 1.3)
 
 
 def _title(found: data.Density, word: str) -> str:

@@ -161,6 +161,12 @@ class Method(BaseMethod):
         if self.noise is not None:
             object.__setattr__(self, "noise", checked_share(self.noise))
         batch.set_limits(self)
+        if self.metric == "haversine":
+            raise InputError(
+                "metric='haversine' is for DPMeans alone: links of micro-clusters are measured along "
+                "straight lines; give LinkageDPMeans the points (cos lat cos lon, cos lat sin lon, "
+                "sin lat) * 6371.0088 as rows, whose distances are chords in kilometers"
+            )
         checks.choice("metric", self.metric, METRICS)
 
     @property

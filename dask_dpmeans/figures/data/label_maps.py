@@ -1,0 +1,56 @@
+"""Labels of the samples of a cube on their grid."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.kernels.block import Float64Array, Labels
+
+LATITUDES = ("lat", "latitude")
+"""Names of dimensions, in any case, whose unit is not needed to tell what they are."""
+
+
+class Side(NamedTuple):
+    """A dimension of the grid."""
+
+    name: str
+    """With its unit, if it has one."""
+    places: Float64Array
+    """(m,), the coordinate, or the number along the dimension if there is no ordered one."""
+    size: int
+    """Samples along it, of which m at equal steps are shown."""
+    has_coordinate: bool = False
+    is_latitude: bool = False
+
+
+class LabelMap(NamedTuple):
+    """Labels on a grid of two dimensions."""
+
+    labels: Labels
+    """(h, w), -1 for samples in no cluster."""
+    down: Side
+    """The first dimension, from the lower to the upper end of the picture or the other way."""
+    across: Side
+    from_top: bool
+    """Whether the first line of the grid is at the top, as for images."""
+
+
+def side(
+    name: str, places: npt.NDArray[Any] | None, attributes: Mapping[str, Any], size: int, step: int
+) -> Side:
+    """Return a dimension of `size` samples of which each `step`-th is shown.
+
+    `places` is its coordinate, (size,), and `attributes` are those of the coordinate.
+    """
+    numbers = np.arange(0.0, size, step)
+    if places is None or places.dtype.kind not in "biuf":
+        return Side(name, numbers, size)
+    shown = places[::step].astype(np.float64)
+    ordered = np.diff(shown)
+    if not (np.all(ordered > 0) or np.all(ordered < 0)):
+        return Side(name, numbers, size)
+    unit = str(attributes.get("units", ""))
+    is_latitude = name.lower() in LATITUDES or attributes.get("standard_name") == "latitude"
+    return Side(f"{name} [{unit}]" if unit else name, shown, size, True, is_latitude)

@@ -5,8 +5,8 @@ Quality: for each set and penalty the lowest and the highest objective over the 
 Breathing k-means (`bkmeans`, m = 5, six numbers of clusters around that of the search), where that is installed.
 Passes: searches that start on a coreset, and the passes over all rows, the coreset's included, after which they stay
 within 0.5 % of the objective that they end with.
-Published: for each set and number of clusters of `published`, searches at the price that `penalty_for` finds. Where they
-have that number of clusters, their squared error over the published one; else J over the J of the published error.
+Published: for each set and number of clusters of `published`, searches at the price that `penalty_for` finds.  Where
+they have that number of clusters, their squared error over the published one; else J over that of the published error.
 
 The sets are read from a folder of ``.npz`` files, those of `published` from the folder ``published`` in it.  A set that
 is not there is named and left out; where there is no folder, synthetic sets with planted centers take their place.
@@ -137,9 +137,11 @@ def searched(rows: np.ndarray[Any, Any], penalty: float, seed: int, **parameters
     return Found(steps, len(rows), process_time() - started)
 
 
-def quality_lines(anchor: Anchor, rows: np.ndarray[Any, Any], seeds: int) -> Iterator[Line]:
+def quality_lines(
+    anchor: Anchor, rows: np.ndarray[Any, Any], seeds: int, effort: str
+) -> Iterator[Line]:
     """The best and the worst of the seeds."""
-    found = [searched(rows, anchor.penalty, seed) for seed in range(seeds)]
+    found = [searched(rows, anchor.penalty, seed, effort=effort) for seed in range(seeds)]
     best = anchor.objective or min(each.objective for each in found)
     ratios = sorted(each.objective / best for each in found)
     sizes = ", ".join(str(each.n_clusters) for each in found)
@@ -171,7 +173,7 @@ def grid_lines(anchor: Anchor, rows: np.ndarray[Any, Any]) -> Iterator[Line]:
 
 
 def published_lines(
-    name: str, k: int, rows: np.ndarray[Any, Any], seeds: int
+    name: str, k: int, rows: np.ndarray[Any, Any], seeds: int, effort: str
 ) -> Iterator[Line]:
     """The worst and the best of the seeds over the published error of k clusters."""
     error, ratios, seconds, sizes = ERRORS[name][k], list[float](), list[float](), set[int]()
@@ -179,7 +181,7 @@ def published_lines(
     for seed in range(seeds):
         each = []
         for penalty in asked:
-            found = searched(rows, penalty, seed)
+            found = searched(rows, penalty, seed, effort=effort)
             ratio = found.objective / (error + penalty * k)
             if found.n_clusters == k:
                 ratio = (found.objective - penalty * k) / error
@@ -247,26 +249,34 @@ def published_problems(
     multiple=True,
     help="Tables; default all.",
 )
+@click.option(
+    "--effort", type=click.Choice(search.EFFORTS), default=search.NORMAL, show_default=True
+)
 @click.option("--seeds", default=3, show_default=True, help="Searches of each problem.")
 @click.option(
     "--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows."
 )
 def main(
-    folder: Path | None, only: str | None, part: tuple[str, ...], seeds: int, rows_fraction: float
+    folder: Path | None,
+    only: str | None,
+    part: tuple[str, ...],
+    effort: str,
+    seeds: int,
+    rows_fraction: float,
 ) -> None:
     """Print the tables, a problem at a time."""
     if not find_spec("bkmeans"):
         click.echo("bkmeans is not installed: the times are left out")
     for anchor, rows in problems(only, folder, rows_fraction):
         if anchor.name != "sift_312k" and (not part or "quality" in part):
-            click.echo(table("quality", list(quality_lines(anchor, rows, seeds))))
+            click.echo(table("quality", list(quality_lines(anchor, rows, seeds, effort))))
         if anchor.timed and find_spec("bkmeans") and (not part or "time" in part):
             click.echo(table("time", list(grid_lines(anchor, rows))))
         if anchor.few_passes and (not part or "passes" in part):
             click.echo(table("passes", list(passes_lines(anchor, rows))))
     if folder and (not part or "published" in part):
         for name, k, rows in published_problems(only, folder):
-            click.echo(table("published", list(published_lines(name, k, rows, seeds))))
+            click.echo(table("published", list(published_lines(name, k, rows, seeds, effort))))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from dask_dpmeans.estimators.kernel import KernelDPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.dpmeans.choice import AUTO
+from dask_dpmeans.methods.dpmeans.search import EFFORTS, NORMAL
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.sources import CubePath, InputArrays, named_inputs
 from dask_dpmeans.storage.location import Location
@@ -86,6 +87,12 @@ APPROXIMATION_OPTIONS = (
         show_default=True,
     ),
     SEARCH,
+    choice(
+        "--effort",
+        EFFORTS,
+        NORMAL,
+        "How long a search goes on: quick tries less, best goes on with a population of searches.",
+    ),
     METRIC,
     DIVERGENCE,
     MISSING_VALUES,
@@ -111,6 +118,7 @@ def fit_command(
     run: str,
     penalty: float | str,
     search: bool,
+    effort: str,
     metric: str,
     divergence: str | dict[str, str],
     missing: str,
@@ -123,7 +131,7 @@ def fit_command(
     limits, how = _limits(how)
     outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    price = {"search": search, "metric": metric, "discount": discount, **outliers}
+    price = {"search": search, "effort": effort, "metric": metric, "discount": discount, **outliers}
     method = DPMeans(penalty, divergence=divergence, missing=missing, init=start, **price, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 

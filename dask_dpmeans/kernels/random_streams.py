@@ -30,6 +30,7 @@ class Stream(IntEnum):
     HALVES = 18
     RANDOM_GRAPHS = 19
     CLOUD_ROWS = 20
+    POPULATION = 21
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

@@ -16,6 +16,7 @@ import numpy as np
 import objective
 import out_of_core
 import peers
+import published
 import pytest
 import ratios
 import resident
@@ -24,6 +25,7 @@ import settled
 import soft
 import zarr
 from click.testing import CliRunner
+from sklearn.datasets import load_iris
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.api.synthetic import Synthetic
@@ -264,6 +266,17 @@ def test_the_tables_of_the_objective_have_all_lines() -> None:
     result = CliRunner().invoke(objective.main, options, catch_exceptions=False)
     for line in ("penalty 2000: worst", "penalty 2000: best", "passes to 0.5 %"):
         assert line in result.stdout
+
+
+def test_the_table_of_published_errors_has_the_certified_optima_of_iris(tmp_path: Path) -> None:
+    (tmp_path / "published").mkdir()
+    np.savez(tmp_path / "published" / "iris.npz", X=load_iris().data)
+    options = ["--data", str(tmp_path), "--only", "iris", "--part", "published", "--seeds", "1"]
+    result = CliRunner().invoke(objective.main, options, catch_exceptions=False)
+    lines = result.stdout.splitlines()
+    for k in (2, 3):
+        assert any(line.startswith(f"  iris, k = {k}: worst  1.00000") for line in lines)
+    assert sum("met" in line for line in lines) == 2 * len(published.ERRORS["iris"])
 
 
 def test_the_search_of_the_benchmark_is_no_higher_than_the_planted_centers() -> None:

@@ -7,7 +7,7 @@ number of clusters.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +15,17 @@ import numpy as np
 from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.distance import Centers, nearest
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import trials
+from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
 from dask_dpmeans.methods.dpmeans.search_state import State
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
 
 CROSSOVERS = 12
-"""Crossovers in a row that must fail before the lowest state is taken."""
+"""Crossovers in a row that must fail, if nothing else is asked for."""
 FINER = 5
 """Crossovers and passes gain little if the objective falls by less than tol / FINER of it."""
 
@@ -44,32 +45,62 @@ def draw_centers(
     return np.flatnonzero(drawn), np.flatnonzero(drawn_second)
 
 
+def swap_center(
+    rows: InMemoryRows, centers: Centers, random: np.random.Generator
+) -> tuple[IndexArray, IndexArray]:
+    """Return numbers of the centers that stay, all but one, and of a row to open at, if any costs.
+
+    A row is drawn by what it costs at the centers that stay.
+    """
+    kept = np.delete(np.arange(len(centers)), random.integers(len(centers)))
+    if not len(kept):
+        return np.arange(len(centers)), kept
+    _, costs = nearest_squared(rows.rows, replace(centers, values=centers.values[kept]))
+    costs = np.minimum(costs, centers.most)
+    if rows.weights is not None:
+        costs = costs * rows.weights
+    chances = np.cumsum(costs)
+    if not chances[-1] > 0:
+        return kept, kept[:0]
+    place = np.searchsorted(chances, random.random() * chances[-1], side="right")
+    return kept, np.array([min(int(place), len(costs) - 1)])
+
+
 @dataclass(frozen=True)
 class Crossovers:
     """Crossovers of the ends of searches and of what follows from them, as a job."""
 
     method: "Method"
     ends: list[State]
+    most: int = CROSSOVERS
+    """Crossovers in a row that must fail before the lowest state is taken."""
+    mutate: bool = False
+    """Whether parents win tournaments, and children swap a center and move single rows."""
 
     def __call__(self, rows: InMemoryRows) -> State:
         """Return the lowest state; interrupted crossovers go on from their checkpoint."""
         ends = sorted(self.ends, key=lambda end: end.objective)
         random, failures = stream(self.method.seed, Stream.CROSSOVERS), 0
-        if rows.plan.n_rows > trials.TRIALS_BELOW:
-            failures = CROSSOVERS
+        if rows.plan.n_rows > trials.TRIALS_BELOW and not self.mutate:
+            failures = self.most
         with Checkpoint.of(rows, State, self) as checkpoint:
             crossed = checkpoint.restore(Crossed.restored) or Crossed(ends, failures, random)
-            while crossed.failures < CROSSOVERS:
+            while crossed.failures < self.most:
                 crossed = self._next(rows, crossed)
-                checkpoint.update(crossed.values(), over=crossed.failures == CROSSOVERS)
+                checkpoint.update(crossed.values(), over=crossed.failures == self.most)
         return crossed.states[0]
 
     def _next(self, rows: InMemoryRows, crossed: "Crossed") -> "Crossed":
         """Return the states after one more crossover."""
         states, random = crossed.states, crossed.random
-        first, second = (states[place] for place in random.permutation(len(states))[:2])
-        child = self.method.cross(rows, first, second, states[0].objective, random)
-        least = self.method.tol / FINER * child.objective
+        if self.mutate:
+            first, second = (states[random.integers(len(states), size=2).min()] for _ in range(2))
+            child = self.method.breed(rows, first, second, states[-1].objective, random)
+            least = LEAST_GAIN * self.method.price.threshold(1)
+        else:
+            first, second = (states[place] for place in random.permutation(len(states))[:2])
+            child = self.method.cross(rows, first, second, states[0].objective, random)
+            least = self.method.tol / FINER * child.objective
         failures = crossed.failures + 1
         if states[0].objective - child.objective > least:
             failures = 0

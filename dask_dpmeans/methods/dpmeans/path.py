@@ -160,7 +160,9 @@ class Prices(Fits):
         warm, more = None, 0.0
         if start is not None:
             warm, more = start.end, share * start.inertia
-        method = replace(self.method, penalty=penalty, coreset_rows=0, max_iter=NO_LIMIT)
+        method = replace(
+            self.method, penalty=penalty, coreset_rows=0, max_iter=NO_LIMIT, effort="normal"
+        )
         end = Restart(method.with_prices(more=more), tries, warm)(rows)
         inertia = math.fsum(end.inertias) * (1 + share * len(end.centers)) + end.outlier_cost
         return Solution(end.centers, inertia, end, method.discount)

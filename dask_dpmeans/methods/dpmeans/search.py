@@ -12,15 +12,19 @@ penalty as a price of a cluster.
    As trials fail, they change fewer clusters.
 3. If the rows are few, single rows move (`row_exchange`).
 4. If the search began on all rows, it goes on from the end of births alone if that is lower.
+5. With the best effort, it goes on from the lowest member of a population (`population`) if that
+   is lower, until a population finds nothing lower.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.engine.history import GAINS, MoveCounts
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import NamedArrays, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
@@ -30,9 +34,10 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
-from dask_dpmeans.methods.dpmeans.crossover import FINER, draw_centers
+from dask_dpmeans.methods.dpmeans.crossover import FINER, draw_centers, swap_center
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
@@ -43,6 +48,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
     profitable_moves,
 )
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
+from dask_dpmeans.methods.dpmeans.population import evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_coreset
@@ -64,6 +70,10 @@ EXCHANGED_NUMBERS = 2**20
 """... numbers in these rows."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
+QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
+"""Fewer trials and kicks and a single search of a coreset; the search; and a population after it."""
+QUICK_KICKS = KICKS // 8
+"""Kicks in a row of a quick search that must fail."""
 NO_MOVES, NO_GAINS = MoveCounts(), np.zeros(len(GAINS))
 
 
@@ -85,9 +95,12 @@ class Method(Parameters):
     the clusters that a first search of a small coreset opens.  If it would be more than half of all
     rows, all rows are searched, from the centers of the first search.
     """
+    effort: str = field(default=NORMAL, metadata=OPTIONAL)
+    """How long the search goes on: one of `EFFORTS`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "effort", checks.choice("effort", self.effort, EFFORTS))
         if self.coreset_rows and self.divergence.general is not None:
             raise InputError(
                 f"coreset_rows must be 0 or None with metric={self.metric!r}, "
@@ -96,7 +109,7 @@ class Method(Parameters):
 
     def reduction(self, centers: Float64Array) -> MoveScan:
         """Return the work of a pass at these centers, (k, d)."""
-        children = self._children(centers, self._random(0))
+        children = self.children_of(centers, self._random(0))
         return MoveScan(self.kernel_centers(centers), children, math.inf)
 
     def init(self, source: Source) -> State:
@@ -117,11 +130,17 @@ class Method(Parameters):
             next_candidates=Candidates.none(centers.shape[1]),
             weights=np.zeros(k),
             inertias=np.zeros(k),
-            share=0 if n <= trials.TRIALS_BELOW else len(SHARES),
+            share=self._first_share(n),
             finest=n <= trials.TRIALS_AFTER_BELOW,
             outlier_penalty=self.most,
             rows_read=n,
         )
+
+    def _first_share(self, n: int) -> int:
+        """Return the index of the first share of a search that starts on n rows."""
+        if n > trials.TRIALS_BELOW:
+            return len(SHARES)
+        return trials.QUICK_SHARE if self.effort == QUICK else 0
 
     def with_outliers(self, penalty: float) -> "Method":
         """Return the method at a known price of outliers; infinite for none."""
@@ -130,7 +149,8 @@ class Method(Parameters):
 
     def without_limits(self) -> "Method":
         """Return the method for a search in memory, as a part of another search."""
-        return replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+        effort = QUICK if self.effort == QUICK else NORMAL
+        return replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0, effort=effort)
 
     def labels(self, source: Source, state: State) -> NearestLabels:
         """Return the kernel of a map that labels the rows by the centers of a state."""
@@ -188,10 +208,13 @@ class Method(Parameters):
     def _random(self, passes: int) -> np.random.Generator:
         return stream(self.seed, Stream.SEARCH, passes)
 
-    def _children(self, centers: Float64Array, random: np.random.Generator) -> Float64Array:
+    def children_of(self, centers: Float64Array, random: np.random.Generator) -> Float64Array:
         """Return children, (k, 2, d), at the distance at which a row opens a cluster."""
         radii = np.full(len(centers), math.sqrt(self.price.threshold(len(centers))))
         return around(centers, radii, random, self.divergence)
+
+    def _places(self, centers: Float64Array, random: np.random.Generator) -> Placement:
+        return Placement(centers, self.children_of(centers, random))
 
     def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
@@ -291,7 +314,7 @@ class Method(Parameters):
             moves = trials.deletes_to_try(found, count, random)
             places = self._relax(source, apply_moves(found, moves, random), random)
             passes += FREE_PASSES
-        found, settling = self._settle(source, places, state.objective, random)
+        found, settling = self.settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
     def cross(
@@ -303,7 +326,22 @@ class Method(Parameters):
         children = np.concatenate([first.children[drawn], second.children[others]])
         start = Placement(centers, children, first.next_candidates)
         places = self._relax(source, start, random)
-        return self._commit(first, self._settle(source, places, goal, random)[0])
+        return self._commit(first, self.settle(source, places, goal, random)[0])
+
+    def breed(
+        self, source: InMemoryRows, one: State, two: State, goal: float, random: np.random.Generator
+    ) -> State:
+        """Return the state of a crossover with one center swapped, after moves of single rows."""
+        drawn, others = draw_centers(one.centers, two.centers, random)
+        centers = np.concatenate([one.centers[drawn], two.centers[others]])
+        kept, row = swap_center(source, self.kernel_centers(centers), random)
+        opened = self.divergence.at_rows(source.rows[row].astype(np.float64))
+        centers = np.concatenate([centers[kept], opened])
+        start = Placement(centers, self.children_of(centers, random), one.next_candidates)
+        places = self._relax(source, start, random)
+        centers = self.settle(source, places, goal, random)[0].centers
+        means = self._exchanged(source, centers, random, 0)
+        return self._commit(one, self._probe(source, self._places(means, random)))
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
         """Return centers and children after some passes of means alone."""
@@ -312,7 +350,7 @@ class Method(Parameters):
             places = apply_moves(found, no_moves(found), random)
         return places
 
-    def _settle(
+    def settle(
         self, source: Source, places: Placement, goal: float, random: np.random.Generator
     ) -> tuple[Findings, int]:
         """Go on with moves and means while they gain; return the lowest findings and the passes."""
@@ -349,12 +387,14 @@ class Method(Parameters):
 
     def _last(self, source: Source, state: State) -> State:
         """Return the state after moves of single rows or of births alone, if either is lower."""
-        for candidate in (self._exchange, self._births_alone):
+        candidates = [self._exchange, self._births_alone]
+        if self.effort == BEST:
+            candidates.append(self._evolve)
+        for candidate in candidates:
             centers, rows_read = candidate(source, state)
             if centers is None:
                 continue
-            children = self._children(centers, self._random(state.passes))
-            found = self._probe(source, Placement(centers, children))
+            found = self._probe(source, self._places(centers, self._random(state.passes)))
             state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
             if found.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
@@ -367,10 +407,24 @@ class Method(Parameters):
         n, d = source.plan.n_rows, state.centers.shape[1]
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
-        gathered, random = source.fold(Gather(), name="gather"), self._random(state.passes)
-        kicks = KICKS if state.on_all_rows else 0
-        costs, start = (self.price, self.divergence, self.most), state.centers
-        return exchange_and_kick(gathered, start, costs, random, kicks), n
+        kicks = QUICK_KICKS if self.effort == QUICK else KICKS
+        if not state.on_all_rows:
+            kicks = 0
+        return self._exchanged(source, state.centers, self._random(state.passes), kicks), n
+
+    def _exchanged(
+        self, source: Source, centers: Float64Array, random: np.random.Generator, kicks: int
+    ) -> Float64Array:
+        """Return means, (k, d), after moves of single rows and kicks."""
+        costs, gathered = (
+            (self.price, self.divergence, self.most),
+            source.fold(Gather(), name="gather"),
+        )
+        return exchange_and_kick(gathered, centers, costs, random, kicks)
+
+    def _evolve(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
+        """Return the centers, (k, d), of the best member of a population, and the rows read."""
+        return evolve(self, source, state, stream(self.seed, Stream.POPULATION, state.passes))
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return the centers, (k, d), of births alone, if any, and the rows read."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence
@@ -99,12 +100,26 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
             coreset, passes = sensitivity.coreset(source, size), passes + 1
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
     alone = alone.with_prices(more=optimism)
-    seeds = restart_seeds(method.seed)
+    quick = method.effort == "quick"
+    seeds = restart_seeds(method.seed)[: 1 if quick else RESTARTS]
     restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
-    crossovers = Crossovers(alone, source.run(restarts, coreset, "search"))
-    best = source.run([crossovers], coreset, "cross")[0]
+    best, *others = source.run(restarts, coreset, "search")
+    if others:
+        best = source.run([Crossovers(alone, [best, *others])], coreset, "cross")[0]
     share = len(trials.SHARES)
-    if n <= trials.TRIALS_AFTER_BELOW:
+    if n <= trials.TRIALS_AFTER_BELOW and not quick:
         share -= trials.LAST_SHARES
     start = start_at(state, best)
     return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)
+
+
+def coreset_and_price(
+    method: "Method", source: Source, k: int, inertia: float
+) -> tuple[InMemoryRows, "Method", int]:
+    """Return a coreset for about k clusters of some inertia, the method on it, and the passes."""
+    sensitivity, passes = Sensitivity.of(source, method.seed, method.most)
+    size = max(LEAST_CORESET, ROWS_A_CLUSTER * k)
+    coreset = sensitivity.coreset(source, size)
+    # the inertia is of all rows, at their own means: that of a coreset lacks k / size of it
+    optimism = OPTIMISM * inertia / (len(coreset.rows) + OPTIMISM * k)
+    return coreset, method.with_prices(more=optimism), passes + 1

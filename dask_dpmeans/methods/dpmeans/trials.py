@@ -11,6 +11,8 @@ from dask_dpmeans.methods.dpmeans.search_state import State
 
 SHARES = (0.3, 0.1, 0.05, 0.02)
 """Clusters that a trial opens or deletes, as a share of all: larger ones first."""
+QUICK_SHARE = 2
+"""Index of the first share that a quick search tries."""
 LAST_SHARES = 2
 """Number of shares that are tried on all rows after a coreset."""
 TRIALS_BELOW = 2**17

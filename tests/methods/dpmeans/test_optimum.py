@@ -12,7 +12,7 @@ from strategies import TAME, seeds, spread, tables, weights_of
 from dask_dpmeans import DPMeans, TooManyClustersError
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.methods.dpmeans import batch, search, trials
+from dask_dpmeans.methods.dpmeans import batch, population, search, trials
 
 MOST = 8
 """Rows, the most: 4,140 partitions."""
@@ -125,6 +125,16 @@ def test_searches_reach_the_optimum_of_few_rows(metric):
     assert min(ratios) >= 1 / REACHED
     assert np.mean(np.array(ratios) <= REACHED) >= 0.99
     assert max(ratios) <= 1.03
+
+
+def test_the_best_effort_reaches_the_optimum_of_few_rows_in_100_of_100(monkeypatch):
+    monkeypatch.setattr(population, "MEMBERS", 3)
+    monkeypatch.setattr(population, "FAILURES", 6)
+    for number in range(100):
+        rows, weights, penalty = drawn(FAMILIES[number % len(FAMILIES)], "euclidean", number)
+        model = DPMeans(penalty, search=True, effort="best", random_state=number)
+        found = model.fit(rows, sample_weight=weights).objective_
+        assert found <= REACHED * optimum(rows, weights, penalty, "euclidean")
 
 
 @st.composite

@@ -1,0 +1,68 @@
+"""The best effort: a population of searches of rows in memory (HG-means, Gribel & Vidal 2019).
+
+The members are the end of the search so far and the ends of further searches.  `Crossovers` makes
+children of them: each is the crossover of two winners of binary tournaments, with one center
+swapped, after moves and means and then moves of single rows.  The lowest that differ survive.
+
+Few rows are all members' rows.  Of more rows it is a coreset, and the lowest member then settles
+on all rows.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.moves import Placement
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, Restart, coreset_and_price
+
+if TYPE_CHECKING:
+    from dask_dpmeans.methods.dpmeans.search import Method
+
+MEMBERS = 16
+"""Members that survive; HG-means keeps 10 to 20."""
+FAILURES = 250
+"""Children in a row that must fail before the end."""
+TRIES = 1
+"""Rounds of trials of the search of a member."""
+
+
+def evolve(
+    method: "Method", source: Source, state: State, random: np.random.Generator
+) -> tuple[Float64Array | None, int]:
+    """Return the centers, (k, d), of the lowest member, if it is another one, and the rows read."""
+    rows, alone, passes = _rows(method, source, state, int(random.integers(2**32)))
+    seeds = [int(number) for number in random.integers(2**32, size=MEMBERS - 1)]
+    first = Restart(alone, 0, state)
+    others = [Restart(alone.seeded(seed), TRIES) for seed in seeds]
+    members = source.run([first, *others], rows, "search")
+    population = Crossovers(alone.seeded(seeds[0]), members, FAILURES, mutate=True)
+    centers = source.run([population], rows, "cross")[0].centers
+    if source.plan.n_rows > CORESET_ABOVE:
+        children = method.children_of(centers, random)
+        places = Placement(centers, children, state.next_candidates)
+        found, more = method.settle(source, places, state.objective, random)
+        centers, passes = found.centers[found.weights > 0], passes + more
+    most = method.max_clusters
+    lowest = None if most is not None and len(centers) > most else centers
+    return lowest, passes * source.plan.n_rows
+
+
+def _rows(
+    method: "Method", source: Source, state: State, seed: int
+) -> tuple[InMemoryRows, "Method", int]:
+    """Return the rows of the population, the method of its members, and the passes."""
+    alone = replace(method.without_limits(), centers=None)
+    if source.plan.n_rows > CORESET_ABOVE and method.divergence.general is None:
+        inertia = float(state.inertias.sum())
+        return coreset_and_price(alone.seeded(seed), source, len(state.centers), inertia)
+    gathered = source.fold(Gather(), name="gather")
+    some = gathered.weights > 0
+    rows = np.ascontiguousarray(gathered.rows[some])
+    return InMemoryRows(rows, gathered.weights[some], source.scale), alone, 1

@@ -1,0 +1,114 @@
+"""The efforts of a search: the best one goes on from the end of a normal one, with a population."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import TAME, seeds, spread, tables, weights_of
+
+from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.methods.dpmeans import crossover, population, search
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(population, "MEMBERS", 3)
+    monkeypatch.setattr(population, "FAILURES", 6)
+
+
+def states(rows, weights=None, **parameters):
+    source = InMemoryRows(np.ascontiguousarray(rows), weights)
+    method = search.Method(max_iter=10_000, **parameters)
+    return [step.state for step in iterate(source, method)]
+
+
+@settings(max_examples=20)
+@given(data=st.data(), seed=seeds)
+def test_the_best_effort_goes_on_from_the_end_of_the_normal_one_and_never_rises(data, seed):
+    rows = data.draw(tables(rows=(1, 40), columns=(1, 3), kinds=TAME))
+    weights = data.draw(weights_of(len(rows), (0.0, 0.3, 1.0, 7.7)))
+    given = {"penalty": data.draw(st.floats(0.01, 3.0)) * spread(rows), "seed": seed}
+    if data.draw(st.booleans()):
+        given["outlier_penalty"] = given["penalty"] / 3
+    normal, best = states(rows, weights, **given), states(rows, weights, effort="best", **given)
+    objectives = [state.objective for state in best]
+    assert objectives[: len(normal)] == [state.objective for state in normal]
+    assert all(after <= before for before, after in pairwise(objectives))
+
+
+def test_more_rows_have_a_population_on_a_coreset_that_settles_on_all_rows(monkeypatch):
+    monkeypatch.setattr(population, "CORESET_ABOVE", 400)
+    seen, coreset = [], population.coreset_and_price
+    monkeypatch.setattr(
+        population, "coreset_and_price", lambda *how: seen.append(how) or coreset(*how)
+    )
+    rows = np.random.default_rng(1).uniform(size=(1200, 2))
+    normal, best = (
+        states(rows, penalty=0.5, coreset_rows=150, effort=effort) for effort in ("normal", "best")
+    )
+    assert seen
+    assert best[-1].objective < normal[-1].objective
+    assert best[-1].rows_read > normal[-1].rows_read
+
+
+def test_a_state_of_the_best_effort_goes_on_to_the_same_bytes():
+    rows = np.random.default_rng(4).uniform(size=(90, 2))
+    given = {"penalty": 0.2, "effort": "best"}
+    whole = states(rows, **given)
+    source, method = InMemoryRows(rows, None), search.Method(max_iter=10_000, **given)
+    for state in whole[-4:-1]:
+        *_, end = iterate(source, method, replace(state))
+        assert end.state.centers.tobytes() == whole[-1].centers.tobytes()
+        assert end.state.rows_read == whole[-1].rows_read
+
+
+def test_chunks_do_not_change_the_bytes_of_any_effort():
+    rows = np.random.default_rng(2).uniform(size=(120, 2))
+    for effort in search.EFFORTS:
+        model = DPMeans(0.3, search=True, effort=effort, random_state=5)
+        whole = model.fit(rows).cluster_centers_
+        for chunk in (7, 40):
+            again = model.fit(da.from_array(rows, chunks=(chunk, 2))).cluster_centers_
+            assert again.tobytes() == whole.tobytes()
+
+
+def test_the_best_effort_keeps_the_result_of_a_normal_one_if_a_population_has_too_many_clusters():
+    rows = np.random.default_rng(3).uniform(size=(80, 2))
+    most = max(len(state.centers) for state in states(rows, penalty=0.3))
+    end = states(rows, penalty=0.3, effort="best", max_clusters=most)[-1]
+    assert len(end.centers) <= most
+
+
+def test_a_swap_takes_one_center_away_and_draws_a_row_by_its_cost():
+    rows = InMemoryRows(np.array([[0.0], [0.0], [9.0], [50.0]]), np.array([1.0, 1.0, 1.0, 0.0]))
+    centers = Centers(np.array([[0.0], [0.5]]))
+    for seed in range(20):
+        kept, row = crossover.swap_center(rows, centers, np.random.default_rng(seed))
+        assert len(kept) == 1
+        assert row.tolist() in ([2], [0], [1]) if kept[0] else row.tolist() == [2]
+
+
+def test_the_penalty_that_is_chosen_does_not_hang_on_the_effort():
+    rows = np.random.default_rng(0).normal(size=(90, 2)) + 9 * np.eye(3, 2).repeat(30, 0)
+    found = {DPMeans(effort=effort, random_state=0).fit(rows).penalty_ for effort in search.EFFORTS}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [
+        ({"search": True, "effort": "most"}, "effort must be one of 'quick', 'normal', 'best'"),
+        ({"effort": "best"}, "effort must be 'normal' with search=False, got 'best'"),
+        ({"effort": None}, "effort must be one of 'quick', 'normal', 'best', got None"),
+    ],
+)
+def test_an_effort_that_would_be_ignored_or_is_unknown_is_an_error(how, match):
+    with pytest.raises(InputError, match=match):
+        DPMeans(1.0, **how).fit(np.eye(3))

@@ -235,8 +235,10 @@ def test_scores_are_those_of_the_rows_that_count(clean: noise.Clean) -> None:
 
 def test_noise_is_told_and_leaves_centers_where_they_were(clean: noise.Clean) -> None:
     data = [noise.Noisy.of(clean, 0.1, 0)]
-    wanted = {"plain": noise.PEERS["DPMeans"], **noise.OURS}
+    wanted = {"plain": noise.PEERS["DPMeans"], **noise.CEILINGS, **noise.OURS}
     found = noise.line(data, wanted)[1]
+    assert found["centers without noise"][0] == 1.0
+    assert found["without far noise"][1:] == (1.0, 1.0)
     assert found["plain"][1] == 0.0
     for name in noise.OURS:
         error, clear, _ = found[name]
@@ -247,7 +249,7 @@ def test_noise_is_told_and_leaves_centers_where_they_were(clean: noise.Clean) ->
 def test_the_table_of_noise_has_a_line_for_each_share() -> None:
     result = ran(noise.main, "--share", "0.3", "--seeds", "1")
     header, _, *lines = result.stdout.splitlines()[1:]
-    methods = " | ".join((*noise.PEERS, *noise.OURS))
+    methods = " | ".join((*noise.PEERS, *noise.CEILINGS, *noise.OURS))
     assert header == f"| set, noise | best F1 of all | {methods} |"
     assert [each.split(" | ")[0] for each in lines] == [f"| grid, {s:.0%}" for s in noise.SHARES]
 

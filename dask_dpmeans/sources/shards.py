@@ -158,10 +158,7 @@ class StoredShard:
     """Called before each block and piece; raises if the answer is not wanted any more."""
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Yield some of the shard's blocks, in order.
-
-        No piece is kept once its last block is done with.
-        """
+        """Yield some of the shard's blocks, in order; no piece stays beyond its last block."""
         start = self.start + which.start * block_rows
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
@@ -314,10 +311,7 @@ def read_rows(data: RowArray) -> int:
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut pieces into blocks; only the rows of a block that spans pieces are copied.
-
-    What waits for the next piece is a copy, so that all of this one is gone by then.
-    """
+    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first."""
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:

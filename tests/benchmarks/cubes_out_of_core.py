@@ -56,6 +56,7 @@ MEMORY = "2GB"
 MOST_READ, MOST_TIME = 1.1, 1.3
 """Bytes of a pass beside those in the store, and its time beside that over the flat store."""
 CUBE, FLAT = "pass over the cube", "pass over the rows"
+FITS = "fit of the cube", "fit of the rows"
 Numbers = Any
 """A NumPy array."""
 
@@ -155,7 +156,7 @@ class Stores:
 
         with ThreadPoolExecutor(PROCESSES) as pool:
             list(pool.map(write, range(0, shape.lat, CHUNK[1])))
-        (self.place / "written").touch()
+        (self.place / "written").mkdir(exist_ok=True)
 
 
 def read_bytes() -> int:
@@ -243,7 +244,7 @@ def fit_lines(stores: Stores, workers: int, memory: str) -> Iterator[Line]:
     """A fit of the cube beside one of the flat store."""
     penalty = 4.0 * stores.shape.time
     both = []
-    for name, data in (("fit of the cube", stores.cube), ("fit of the rows", stores.flat)):
+    for name, data in zip(FITS, (stores.cube, stores.flat), strict=True):
         found = fitted(data, stores.place / f"{name}.zarr", penalty, workers, memory)
         click.echo(f"{name}: {found}", err=True)
         yield Line(name, str(found))
@@ -264,8 +265,8 @@ def written(place: Path, shape: Shape, keep: bool) -> Iterator[Stores]:
         yield stores
     finally:
         if not keep:
-            for each in place.iterdir():
-                shutil.rmtree(each, ignore_errors=True)
+            for name in ("written", "cube.zarr", "rows.zarr", *(f"{each}.zarr" for each in FITS)):
+                shutil.rmtree(place / name, ignore_errors=True)
 
 
 @click.command(help=__doc__)

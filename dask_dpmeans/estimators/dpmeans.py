@@ -137,7 +137,9 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         - "mixed": categories of a data frame are categorical, all other columns squared.
 
         A dict gives the divergence of some columns, by name or number; all others are as in
-        "mixed".  A `dask_dpmeans.kernels.bregman.ColumnDivergence` is any other function of one
+        "mixed".  With "poisson", "multinomial" or "bernoulli" for all columns, and without a search,
+        a sweep of CSR rows costs as much as their stored values, and gives the result of dense rows to
+        rounding.  A `dask_dpmeans.kernels.bregman.ColumnDivergence` is any other function of one
         column, a `dask_dpmeans.kernels.divergence.Divergence` any other cost of a row.
     missing : {"error", "observed", "unscaled"}, default "error"
         What NaN is.  "observed": a missing value; a row costs the divergence in its other columns,

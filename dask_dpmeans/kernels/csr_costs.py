@@ -1,7 +1,7 @@
 """Linear costs of CSR rows: the definition at all centers, at the cost of the stored values.
 
-The sum goes over the columns in order, as that of dense rows.  A zero adds nothing to it, so that it
-is the same number.
+The sum goes over the columns in order, as for dense rows.  A zero adds nothing, so that the sum is
+the same number.
 """
 
 from typing import Any

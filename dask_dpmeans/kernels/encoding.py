@@ -10,8 +10,8 @@ The cost of the row at any center is then linear in it (`encoded`), and the cent
 cost follows from the weighted average of encoded rows.
 
 Of sparse counts, what a zero becomes is subtracted in place of the means, so that encoded rows are as
-sparse as the rows, but for the last column.  Labels and sums of clusters have the same bytes as those
-of the same encoded rows made dense: a zero adds nothing.
+sparse as the rows, but for the last column.  Labels and sums of clusters have the same bytes as if
+the encoded rows were made dense: a zero adds nothing.
 """
 
 import hashlib

@@ -54,7 +54,7 @@ class Cuts:
 
 
 def no_cuts(roots: Float64Array) -> Cuts:
-    """Return no cuts."""
+    """Return no cuts for n items with roots, (n,)."""
     return Cuts.of(np.empty((0, 3), np.intp), roots)
 
 

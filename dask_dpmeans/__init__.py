@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.estimators.spectral import SpectralDPMeans
     from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
     from dask_dpmeans.selection import metrics, penalty
+    from dask_dpmeans.selection.bounds import lower_bound
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -48,6 +49,7 @@ else:
             ".estimators.spectral": "SpectralDPMeans",
             ".estimators.streaming": "OnlineDPMeans SplitMergeDPMeans",
             ".selection": "metrics penalty",
+            ".selection.bounds": "lower_bound",
         },
     )
 
@@ -72,6 +74,7 @@ __all__ = [
     "fit",
     "fit_anndata",
     "load",
+    "lower_bound",
     "metrics",
     "penalty",
     "predict",

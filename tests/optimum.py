@@ -3,6 +3,11 @@
 import numpy as np
 
 
+def subsets(n):
+    """Return all sets of n things, (2**n, n): 1 where a thing is in the set."""
+    return (np.arange(2**n)[:, np.newaxis] >> np.arange(n) & 1).astype(float)
+
+
 def lowest(links, masses, price):
     """The least price * k - sum of kept / mass over all partitions.
 
@@ -10,7 +15,7 @@ def lowest(links, masses, price):
     `links` is (n, n) and symmetric, `masses` (n,).
     """
     n = len(masses)
-    inside = (np.arange(2**n)[:, np.newaxis] >> np.arange(n) & 1).astype(float)
+    inside = subsets(n)
     kept, mass = np.einsum("si,ij,sj->s", inside, links, inside), inside @ masses
     costs = (price - np.divide(kept, mass, out=np.zeros(2**n), where=mass > 0)).tolist()
     least = [0.0] * 2**n
@@ -31,6 +36,17 @@ def lowest_kernel_objective(gram, weights, penalty):
     gram, weights = gram[np.ix_(there, there)], weights[there]
     within = float(weights @ np.diag(gram))
     return within + lowest(gram * np.outer(weights, weights), weights, penalty)
+
+
+def lowest_objective(rows, weights, penalty):
+    """The least inertia + penalty * k for rows of these weights, from differences between rows.
+
+    The inertia of a set is the sum of w_i w_j |x_i - x_j|^2 over its pairs, over the weight of the set.
+    """
+    there = weights > 0
+    rows, weights = rows[there], weights[there]
+    squared = ((rows[:, np.newaxis] - rows) ** 2).sum(axis=2)
+    return lowest(-0.5 * squared * np.outer(weights, weights), weights, penalty)
 
 
 def lowest_cut(graph, penalty, normalized):

@@ -208,6 +208,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
             "run",
             {"run": run, "data": rows, "out": str(new / "labelled.zarr"), "force": True},
         ),
+        "lower_bound": ("estimators", {"model": model, "X": rows}),
         "partition": ("metrics", {"X": rows, "labels": labels}),
         "inertia": ("metrics", {"X": rows, "labels": labels}),
         "objective": ("metrics", {"X": rows, "labels": labels, "penalty": 4.0}),
@@ -256,6 +257,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 MODULES: dict[str, set[str]] = {
     "selection.metrics": {"agreement_of"},
+    "selection.bounds": set(),
     "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),

@@ -37,7 +37,7 @@ LEAST_CHANGE, MOST_CHANGE = 1.3, 2.0
 
 @dataclass(frozen=True)
 class Problem:
-    """What the relaxation minimizes over, n items."""
+    """Costs and masses of the n items of a relaxation."""
 
     costs: Float64Array
     """(n, n), C, symmetric, >= 0 and finite."""
@@ -123,7 +123,7 @@ def _projection(matrix: Float64Array, roots: Float64Array) -> Float64Array:
 
 
 def _priced(cuts: Cuts, mixed: Float64Array, prices: Float64Array) -> Float64Array:
-    """Return prices after some steps towards those of the projection on Y >= 0 and the cuts."""
+    """Return prices after some steps towards the prices of the projection on Y >= 0 and the cuts."""
     flat = mixed.ravel()
     for _ in range(PRICE_STEPS):
         shared = np.maximum(flat - cuts.transposed @ prices, 0.0)

@@ -19,7 +19,7 @@ is lowered by more than its rounding.  R is F F' for a matrix F of floats, and i
 the squares of F.  s is proved with the computed Cholesky factor L of M + R + s I: the norm of
 M + R + s I - L'L is at most the norm of the computed residual plus 2 n eps times the sum of the
 squares of L and F, which holds for products in any order of additions.  On rows of like weights the
-bound is about 4 n^2 eps, as a share of it, below that of the multipliers.
+bound is about 4 n^2 eps, as a share of it, below the exact bound of the multipliers.
 """
 
 import math
@@ -83,7 +83,7 @@ def bound_of(
     worth = problem.masses * prices
     value = math.fsum(worth) - 4 * EPS * math.fsum(np.abs(worth))
     bound = _less_negative_part(np.minimum(matrix, matrix.T), value)
-    return bound if bound > 1 else 1.0  # also where it is not a number
+    return bound if bound > 1 else 1.0  # also for NaN
 
 
 def _less_negative_part(matrix: Float64Array, value: float) -> float:

@@ -1,6 +1,6 @@
 """Triangle inequalities of partitions: cuts of the relaxation in `relaxation`.
 
-Let z_ij be 1 / mass of the cluster that i and j share, and 0 where they share none.  If j and k are
+Let z_ij be 1 / mass of the cluster that i and j share, and 0 if they share none.  If j and k are
 both with i, they are with each other:
 
     z_ij + z_ik <= z_ii + z_jk        for j != k,        z_ij <= z_ii        (here j = k)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import assignment
+import bounds
 import click
 import data_sets
 import density
@@ -248,6 +249,13 @@ def test_the_command_prints_a_table_for_each_problem(monkeypatch: pytest.MonkeyP
     first, *lines = result.output.splitlines()
     assert first == "n=750 d=6 k=9, float32, one thread"
     assert len(lines) == 8
+
+
+def test_bounds_of_iris_and_wine_are_proofs_of_their_optimum() -> None:
+    output = CliRunner().invoke(bounds.main, [], catch_exceptions=False).output
+    lines = [line.split() for line in output.splitlines()[1:]]
+    assert [(line[0], line[4]) for line in lines] == [("iris", "3"), ("wine", "3")]
+    assert all(0 <= float(line[5]) < 1e-4 for line in lines)
 
 
 def test_the_tables_of_the_objective_have_all_lines() -> None:

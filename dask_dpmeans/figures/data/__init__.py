@@ -1,5 +1,6 @@
 """The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
 
+from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.column_means import column_overview
@@ -27,7 +28,6 @@ from dask_dpmeans.figures.data.rows import (
     cluster_means,
     density,
     nearest_clusters,
-    rows_of,
 )
 from dask_dpmeans.figures.data.steps import History, history
 from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper

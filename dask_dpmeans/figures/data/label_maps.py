@@ -42,7 +42,7 @@ def side(
 ) -> Side:
     """Return a dimension of `size` samples of which each `step`-th is shown.
 
-    `places` is its coordinate, (size,), and `attributes` are those of the coordinate.
+    `places` is its coordinate, (size,), and `attributes` its attributes.
     """
     numbers = np.arange(0.0, size, step)
     if places is None or places.dtype.kind not in "biuf":

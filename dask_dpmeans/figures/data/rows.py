@@ -1,7 +1,6 @@
 """Rows and centers in a plane."""
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
+from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.figures.data.columns import (
     Model,
     centers_of,
@@ -26,7 +25,7 @@ from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.plot_statistics import Covariance, Plane
-from dask_dpmeans.sources import RowSource, Stored, as_source
+from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
 
 FEW_ROWS = 10_000
@@ -132,41 +131,6 @@ def density(
     statistic = view.statistic(source, model, bins)
     (answer,) = source.fold(ByCluster(nearest_clusters(model), (statistic,)), name="density")
     return view.density(source, model, statistic, answer)
-
-
-def rows_of(
-    X: ArrayLike | AnyPlace,
-    model: Model,
-    sample_weight: ArrayLike | AnyPlace | None = None,
-    **where: Unpack[Stored],
-) -> RowSource:
-    """Return rows as the fit saw its rows, in one pass; parameters as for `density`.
-
-    If a `SpectralDPMeans` cannot map new rows, return the rows of its embedding; X is not read.
-    """
-    embedding = model.description().stored_rows
-    if embedding is not None:
-        return as_source(embedding, **where)
-    column_names = None
-    rows: Any = X
-    if isinstance(X, str | os.PathLike):
-        column_names = tuple(getattr(model, "feature_names_in_", ()))
-    else:
-        rows = checked_rows(model, X, reset=False)
-    source = as_source(
-        rows,
-        sample_weight,
-        column_names=column_names,
-        columns=model.feature_columns_,
-        scale=model.feature_scale_,
-        features=model.features_,
-        **model._reads(),
-        **where,
-    )
-    if source.stored_columns != model.n_features_in_:
-        found = f"X has {source.stored_columns} columns"
-        raise InputError(f"{found}, the fit had {model.n_features_in_}: give the same columns")
-    return source
 
 
 @dataclass(frozen=True)
@@ -353,7 +317,10 @@ def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
 def trimmed(
     counts: Float64Array, low: Float64Array, high: Float64Array, centers: Float64Array
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return counts and corners without empty boxes at the sides, unless a center lies there."""
+    """Return counts and corners without empty boxes at the sides, unless a center lies there.
+
+    `counts` are (c, b, b') or (c, b); `low` and `high` are corners, (a,), and `centers` (k, a).
+    """
     bins, sides = counts.shape[1], counts.ndim - 1
     width = (high - low) / bins
     first, last = np.empty(sides, np.intp), np.empty(sides, np.intp)

@@ -53,7 +53,7 @@ def label_map(
 
 
 def _length(side: data.Side) -> float:
-    """Return the length of a side in units of its coordinate, at least that of a sample."""
+    """Return the length of a side in units of its coordinate, at least the length of a sample."""
     return max(float(np.ptp(side.places)), 1.0) if side.has_coordinate else float(len(side.places))
 
 

@@ -48,9 +48,9 @@ def draw_centers(
 def swap_center(
     rows: InMemoryRows, centers: Centers, random: np.random.Generator
 ) -> tuple[IndexArray, IndexArray]:
-    """Return numbers of the centers that stay, all but one, and of a row to open at, if any costs.
+    """Return numbers of the centers that stay, (k - 1,), and of a row to open at, (1,) or (0,).
 
-    A row is drawn by what it costs at the centers that stay.
+    A row is drawn by what it costs at the centers that stay; none if no row costs anything.
     """
     kept = np.delete(np.arange(len(centers)), random.integers(len(centers)))
     if not len(kept):

@@ -4,7 +4,7 @@
 
 with D the squared distances, for weights of 1 (`kernels.relaxation` has any weights).  This is the
 relaxation of Peng & Wei 2007 with a price for tr Z in place of tr Z = k.  Triangle inequalities are
-added in rounds.  Where they end, the problem is split in two: a pair of rows together or apart, as
+added in rounds.  If there are no more, the problem is split in two: a pair of rows together or apart, as
 Piccialli, Sudoso & Wiegele 2022 do for a given k.  The bound is proved by `kernels.relaxation_proof`:
 the accuracy of the solver matters only for its height.
 """

@@ -120,6 +120,6 @@ def coreset_and_price(
     sensitivity, passes = Sensitivity.of(source, method.seed, method.most)
     size = max(LEAST_CORESET, ROWS_A_CLUSTER * k)
     coreset = sensitivity.coreset(source, size)
-    # the inertia is of all rows, at their own means: that of a coreset lacks k / size of it
+    # the inertia is of all rows, at their own means: the inertia of a coreset lacks k / size of it
     optimism = OPTIMISM * inertia / (len(coreset.rows) + OPTIMISM * k)
     return coreset, method.with_prices(more=optimism), passes + 1

@@ -1,0 +1,293 @@
+"""A lower bound of the objective by prices of rows: linear programming and boxes of centers.
+
+Let each row i pay u_i, and let no center c of the whole space have a surplus, the weighted sum of
+max(0, u_i - |x_i - c|^2), above g.  Then J* >= sum of w_i u_i * min(1, penalty / g): prices of u / a
+have a surplus of at most g / a for a >= 1, and rows of a cluster whose surplus is at most the penalty
+pay at most what the cluster costs.
+
+The best prices solve the dual of the linear program with a column for each possible cluster (du Merle
+et al. 1999).  They lie between the squared distances to the nearest and to the second nearest center
+of the best clusters.  A barrier keeps them in the middle of what the known columns allow; new columns
+are the centers that rows of these prices would open.
+"""
+
+from dataclasses import dataclass, replace
+from math import fsum
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+from scipy.spatial import KDTree
+
+from dask_dpmeans.kernels.barrier import Program
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.main_axes import MainAxes
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.surplus import EPSILON, PricedRows, greatest_surplus
+
+CELLS = 600
+"""Prices that the program finds: the rows of a cell pay as much beyond their distance."""
+CELLS_PER_CLUSTER = 20
+MOST_CELLS = 3000
+"""The program takes memory of its square."""
+SUMMARY = 2**13
+"""Rows with which new columns are sought; more rows are merged into so many."""
+MARGIN = 0.02
+"""How far prices may be out of the range of optimal clusters, over the penalty of a row."""
+MOST_PAIRS = 2**27
+"""Pairs of boxes and rows that all bounds of the surplus may look at together."""
+TINY = 1e-60
+"""Penalties below this share of the squared distances have no bound but themselves."""
+ROUNDS = 200
+MOST_WORK = 2.0**40
+"""Cubes of numbers of cells, of which each central point counts as ten: some 100 points of 2,200 cells."""
+COLUMNS_A_ROUND = 100
+STARTS = 100
+"""Rows at which new columns are sought, beside all centers."""
+RECENT = 400
+SOME = 300
+"""Points with a surplus above the penalty that are looked at."""
+MOST_AXES = 4
+"""Boxes of more dimensions would be too many."""
+GOALS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+"""Shares of the objective by which the program may miss its optimum; the last for cells of one row."""
+PROVED = 1e-7
+"""A gap that is small enough to stop, over the objective."""
+GOAL_OF_CELLS = 3e-4
+"""The last goal for cells of several rows: the optimum of cells is about 1e-4 below the optimum of rows."""
+REPAIRS = 5
+"""Bounds of the surplus for each goal, each with new columns where the last one was too high."""
+
+
+@dataclass(frozen=True)
+class Payers:
+    """Rows that pay the squared distance to their nearest center, and the offset of their cell."""
+
+    rows: Float64Array
+    """(n, d)."""
+    weights: Float64Array
+    """(n,), > 0."""
+    nearest: Float64Array
+    """(n,), squared distances to the nearest center."""
+    cells: IndexArray
+    """(n,), from 0."""
+
+    def priced(self, offsets: Float64Array) -> PricedRows:
+        """Return the rows with their prices."""
+        return PricedRows(self.rows, self.weights, self.nearest + offsets[self.cells])
+
+    def columns(
+        self, offsets: Float64Array, points: Float64Array, penalty: float
+    ) -> tuple[csr_array, Float64Array]:
+        """Return the column and the limit of the rows that pay at each point, (p, d), without repeats."""
+        priced = self.priced(offsets)
+        columns, limits, seen = [], [], set()
+        for _, margins in priced.margins(points):
+            for of_point in margins:
+                paying = np.flatnonzero(of_point > 0)
+                if paying.tobytes() in seen:
+                    continue
+                seen.add(paying.tobytes())
+                weights, cells = self.weights[paying], self.cells[paying]
+                columns.append(csr_array(total(cells, weights, len(offsets))[np.newaxis]))
+                limits.append(penalty + float(weights @ (offsets[cells] - of_point[paying])))
+        return vstack(columns, format="csr"), np.array(limits)
+
+    def merged(self, most: int) -> "Payers":
+        """Return about `most` means of rows, which pay as much where all their rows pay."""
+        if len(self.rows) <= most:
+            return self
+        groups = split_cells(self.rows, self.cells, len(self.rows) / most)
+        n_groups = int(groups.max()) + 1
+        weights = total(groups, self.weights, n_groups)
+        means = [total(groups, self.weights * column, n_groups) / weights for column in self.rows.T]
+        rows = np.stack(means, axis=1)
+        beyond = self.nearest - ((self.rows - rows[groups]) ** 2).sum(axis=1)
+        cells = np.empty(n_groups, np.intp)
+        cells[groups] = self.cells
+        nearest = total(groups, self.weights * beyond, n_groups) / weights
+        return Payers(rows, weights, nearest, cells)
+
+
+def split_cells(rows: Float64Array, labels: IndexArray, height: float) -> IndexArray:
+    """Return cells of at most `height` rows of one label, (n,), by halves along the widest column."""
+    cells, found = np.empty(len(rows), np.intp), 0
+    order = np.argsort(labels, kind="stable")
+    stack = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    while stack:
+        which = stack.pop()
+        widths = np.ptp(rows[which], axis=0)
+        if len(which) <= max(1.0, height) or widths.max() == 0:
+            cells[which], found = found, found + 1
+            continue
+        which = which[np.argsort(rows[which, widths.argmax()], kind="stable")]
+        stack += [which[: len(which) // 2], which[len(which) // 2 :]]
+    return cells
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """A search for prices."""
+
+    payers: Payers
+    """All rows."""
+    merged: Payers
+    """Some that stand for them."""
+    penalty: float
+    program: Program
+    floor: Float64Array
+    """(cells,), offsets with which no row pays."""
+    offsets: Float64Array
+    """(cells,), the solution of the program so far."""
+    starts: Float64Array
+    """(p, d), where new columns are sought."""
+    recent: Float64Array
+    """(q, d), where columns were found: they are sought there too."""
+    work: float = MOST_WORK
+    """What is left of it; what is known is proved at the end."""
+
+    def centered(self, goal: float) -> "Pricing":
+        """Return prices whose sum is about `goal` below the best ones for the known columns."""
+        barrier = goal / self.program.constraints
+        offsets = self.program.center(self.program.inside(self.offsets), barrier)
+        return replace(self, offsets=offsets, work=self.work - 10 * len(offsets) ** 3)
+
+    def settled(self, goal: float) -> "Pricing":
+        """Return such prices after all columns that the starts lead to are known."""
+        for _ in range(ROUNDS):
+            self = self.centered(goal)
+            points = self.opened(np.concatenate([self.starts, self.recent]))
+            if not len(points) or self.work <= 0:
+                break
+            self = self.with_columns(self.merged, points)
+        return self
+
+    def opened(self, points: Float64Array) -> Float64Array:
+        """Return centers that rows near some points, (p, d), would open, the best ones first."""
+        priced = self.merged.priced(self.offsets)
+        points = np.unique(priced.ascend(points), axis=0)
+        surplus = priced.surplus(points)
+        best = np.argsort(-surplus, kind="stable")
+        return points[best[surplus[best] > self.penalty]]
+
+    def with_columns(self, payers: Payers, points: Float64Array) -> "Pricing":
+        """Return the search with the columns of some rows at points, (p, d)."""
+        points = points[:COLUMNS_A_ROUND]
+        columns, limits = payers.columns(self.offsets, points, self.penalty)
+        # Rows that would open a cluster without any offset: the clusters known are not the best.
+        above = limits - columns @ self.program.low < MARGIN * self.penalty
+        low = np.where(above @ (columns > 0), self.floor, self.program.low)
+        program = replace(self.program.with_columns(columns, limits), low=low)
+        program = program.keep_nearest(self.offsets, 4 * len(self.offsets) + 1000)
+        recent = np.concatenate([self.recent, points])[-RECENT:]
+        return replace(self, program=program, recent=recent)
+
+    def proved(self, most_pairs: int) -> tuple[float, Float64Array, int]:
+        """Return a bound of the objective, points that rows would open, and the pairs looked at."""
+        priced = self.payers.priced(self.offsets)
+        if not np.abs(priced.prices).max() < 1 / TINY:
+            return 0.0, self.starts[:0], 0
+        found = greatest_surplus(priced, self.penalty, most_pairs)
+        paid = priced.weights * priced.prices
+        least = fsum(paid) - 2 * EPSILON * fsum(np.abs(paid))
+        share = min(1.0, self.penalty / found.bound * (1 - EPSILON))
+        return least * share * (1 - EPSILON), found.points, found.pairs
+
+
+def first_pricing(
+    rows: Float64Array, weights: Float64Array, penalty: float, centers: Float64Array
+) -> Pricing:
+    """Return prices between the squared distances to the nearest and to the second nearest center.
+
+    Rows are (n, d), weights (n,), centers (k, d).
+    """
+    distances, labels = KDTree(centers).query(rows, k=[1, 2])
+    nearest, second = (distances**2).T
+    labels = labels[:, 0]
+    n_cells = min(max(CELLS, CELLS_PER_CLUSTER * len(centers)), MOST_CELLS)
+    cells = split_cells(rows, labels, len(rows) / n_cells)
+    n_cells = int(cells.max()) + 1
+    masses = total(cells, weights, n_cells)
+    shares = penalty / total(labels, weights, len(centers))[labels]
+    room = np.minimum(second - nearest, 50 * shares) + MARGIN * shares
+    low = -MARGIN * total(cells, weights * shares, n_cells) / masses
+    high = total(cells, weights * room, n_cells) / masses
+    np.minimum.at(high, cells, penalty / weights - nearest)
+    floor = np.full(n_cells, np.inf)
+    np.minimum.at(floor, cells, -nearest)
+    program = Program(
+        masses, low, np.maximum(high, low / 2), csr_array((0, n_cells)), np.empty(0), penalty
+    )
+    payers = Payers(rows, weights, nearest, cells)
+    merged = payers.merged(SUMMARY)
+    spread = np.linspace(0, len(merged.rows) - 1, min(STARTS, len(merged.rows))).astype(np.intp)
+    some = merged.rows[np.argsort(merged.cells, kind="stable")[spread]]
+    starts = np.concatenate([centers, between(centers), some])
+    offsets = (low + program.high) / 2
+    first = Pricing(payers, merged, penalty, program, floor + low, offsets, starts, starts[:0])
+    return first.with_columns(payers, centers)
+
+
+def between(centers: Float64Array) -> Float64Array:
+    """Return the middles between each center and its nearest ones, (m, d)."""
+    others = min(5, len(centers))
+    near = KDTree(centers).query(centers, k=list(range(1, others + 1)))[1][:, 1:]
+    middles: Float64Array = (centers[:, np.newaxis] + centers[near]) / 2
+    return np.unique(middles.reshape(-1, centers.shape[1]), axis=0)
+
+
+def best_prices(pricing: Pricing, upper: float) -> float:
+    """Return the best bound that the search for prices proves; `upper` is about the objective."""
+    best, pairs, last = 0.0, MOST_PAIRS, GOALS[-1]
+    if len(pricing.payers.rows) > CELLS:
+        last = GOAL_OF_CELLS
+    for goal in [max(goal, last) for goal in GOALS if goal * 3 > last]:
+        if min(pairs, pricing.work) <= 0 or best > (1 - PROVED) * upper:
+            break
+        pricing = pricing.settled(goal * upper)
+        for _ in range(REPAIRS):
+            if goal == GOALS[0] and pricing.work > 0:
+                break
+            bound, points, looked_at = pricing.proved(pairs)
+            best, pairs = max(best, bound), pairs - looked_at
+            if not len(points) or pricing.work <= 0:
+                break
+            some = points[:: len(points) // SOME + 1]
+            points = np.unique(pricing.merged.priced(pricing.offsets).ascend(some), axis=0)
+            pricing = pricing.with_columns(pricing.payers, points).settled(goal * upper)
+    return best
+
+
+def prices_bound(
+    rows: Float64Array, weights: Float64Array, penalty: float, upper: float, centers: Float64Array
+) -> float:
+    """Return a lower bound of inertia + penalty * k of any clusters, rounding included.
+
+    It is near the optimum if `MOST_AXES` main axes hold most of the rows' squared distances: rows
+    are projected on them.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    weights : (n,), >= 0
+    penalty : number > 0
+    upper : objective of some clusters of these rows
+    centers : (k, d), k > 0, good centers; the bound is true for any, and near only for these
+
+    Returns
+    -------
+    float
+        0 if all weights are 0, else at least the penalty.
+    """
+    rows, weights = rows[weights > 0], weights[weights > 0]
+    if not len(rows):
+        return 0.0
+    if len(centers) > MOST_CELLS:
+        return penalty
+    with np.errstate(all="ignore"):  # prices that are not finite prove nothing: see `proved`
+        on_axes = MainAxes.of(rows, weights, penalty, len(centers), MOST_AXES)
+        if not TINY < on_axes.penalty < 1 / TINY:
+            return penalty
+        points = on_axes.project(centers)
+        pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
+        found = best_prices(pricing, upper * on_axes.unit)
+    return max(penalty, on_axes.bound(found, upper))

@@ -1,0 +1,137 @@
+"""Bounds by prices of rows are never above the optimum, and near it where clusters can be told apart.
+
+`DPMEANS_INSTANCES=10000 python -m pytest tests/methods/dpmeans/test_row_prices.py -k never` takes 10,000
+instances instead of 60.
+"""
+
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from exact_optimum import exact_optimum
+from optimum import lowest_objective
+
+from dask_dpmeans import DPMeans
+from dask_dpmeans.kernels.main_axes import MainAxes
+from dask_dpmeans.methods.dpmeans import row_prices
+from dask_dpmeans.methods.dpmeans.row_prices import prices_bound, split_cells
+
+INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
+ROUNDING = 1e-13
+"""Of the oracle, over the optimum."""
+
+
+def instance(seed):
+    """Return a few rows, their weights and a penalty: clouds, grids, copies, far off, in float32, huge or tiny."""
+    rng = np.random.default_rng(seed)
+    n, columns = int(rng.integers(1, 9)), int(rng.integers(1, 7))
+    rows = rng.normal(size=(n, columns)) + rng.choice([0, 4]) * rng.integers(0, 3, (n, 1))
+    kind = rng.integers(7)
+    if kind == 1:
+        rows = rng.integers(-2, 3, (n, columns)).astype(float)
+    elif kind == 2:
+        rows = rows[rng.integers(0, n, n)]
+    elif kind == 3:
+        rows += 1e6
+    elif kind == 4:
+        rows = (rows + rng.choice([0, 1e6])).astype(np.float32).astype(float)
+    elif kind == 5:
+        rows *= rng.choice([1e-120, 1e120])
+    elif kind == 6:
+        rows[0] += 1e4
+    weights = np.ones(n)
+    if rng.random() < 0.5:
+        weights = rng.choice([0.0, 0.25, 1.0, 3.0, 1e-6, 1e6], n)
+    spread = max(float(weights @ ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)), 1e-300)
+    return rows, weights, spread * 10 ** rng.uniform(-3, 0.5)
+
+
+@pytest.mark.timeout(60 + INSTANCES)
+def test_the_bound_is_never_above_the_optimum():
+    gaps = []
+    for seed in range(INSTANCES):
+        rows, weights, penalty = instance(seed)
+        rng = np.random.default_rng(seed)
+        exact = exact_optimum(rows, weights, penalty)
+        optimum = float(exact)
+        centers = rows[rng.permutation(len(rows))[: rng.integers(1, len(rows) + 1)]]
+        upper = optimum * rng.choice([1.0, 1.5])
+        bound = prices_bound(rows, weights, penalty, upper, centers)
+        assert Fraction(bound) <= exact, seed
+        assert bound >= (penalty if optimum else 0.0), seed
+        gaps.append(1 - bound / optimum if optimum else 0.0)
+    assert np.median(gaps) < 1e-4
+
+
+def blobs(n, columns, k, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, columns)) + 12 * rng.integers(0, k, (n, 1)) * (
+        np.arange(columns) < 1
+    )
+
+
+@pytest.mark.parametrize(("columns", "most"), [(1, 1e-6), (2, 1e-6), (4, 1e-6), (9, 0.35)])
+def test_the_bound_is_near_the_objective_of_clusters_that_lie_apart(columns, most):
+    rows = blobs(120, columns, 3)
+    model = DPMeans(150.0 * columns, search=True, random_state=0, tol=0.0).fit(rows)
+    bound = prices_bound(
+        rows, np.ones(120), 150.0 * columns, model.objective_, model.cluster_centers_
+    )
+    assert 0 <= 1 - bound / model.objective_ < most
+
+
+def test_cells_of_many_rows_and_merged_rows_cost_little(monkeypatch):
+    monkeypatch.setattr(row_prices, "CELLS", 40)
+    monkeypatch.setattr(row_prices, "SUMMARY", 300)
+    rows = blobs(1000, 2, 4)
+    model = DPMeans(900.0, search=True, random_state=0, tol=0.0).fit(rows)
+    bound = prices_bound(rows, np.ones(1000), 900.0, model.objective_, model.cluster_centers_)
+    assert 0 <= 1 - bound / model.objective_ < 0.01
+
+
+def test_more_weight_is_as_more_rows():
+    rows, counts = blobs(40, 2, 2), np.random.default_rng(1).integers(0, 4, 40)
+    model = DPMeans(60.0, search=True, random_state=0, tol=0.0).fit(rows, sample_weight=counts)
+    centers, upper = model.cluster_centers_, model.objective_
+    weighted = prices_bound(rows, counts.astype(float), 60.0, upper, centers)
+    many = np.repeat(rows, counts, axis=0)
+    repeated = prices_bound(many, np.ones(len(many)), 60.0, upper, centers)
+    assert weighted == pytest.approx(repeated, rel=1e-5)
+    assert weighted == pytest.approx(upper, rel=1e-5)
+
+
+def test_rows_without_weight_have_a_bound_of_zero():
+    assert prices_bound(np.ones((3, 2)), np.zeros(3), 1.0, 0.0, np.ones((1, 2))) == 0.0
+
+
+def test_a_bound_that_ends_at_its_limit_of_work_is_still_one(monkeypatch):
+    monkeypatch.setattr(row_prices, "MOST_PAIRS", 10)
+    rows = blobs(200, 2, 3)
+    model = DPMeans(300.0, search=True, random_state=0, tol=0.0).fit(rows)
+    bound = prices_bound(rows, np.ones(200), 300.0, model.objective_, model.cluster_centers_)
+    assert 300.0 <= bound < 0.9 * model.objective_
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_main_axes_lose_what_the_other_axes_cost(offset):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = rng.normal(size=(8, 6)) * [9.0, 5.0, 2.0, 1.0, 0.5, 0.1] + offset
+        weights, penalty = rng.choice([1.0, 2.0], 8), rng.uniform(5, 200)
+        optimum, k = lowest_objective(rows, weights, penalty), int(rng.integers(1, 8))
+        axes = MainAxes.of(rows, weights, penalty, k, most=3)
+        projected = lowest_objective(axes.rows, axes.weights, axes.penalty)
+        assert 0 < axes.bound(projected, optimum) <= optimum * (1 + ROUNDING)
+        whole = MainAxes.of(rows, weights, penalty, k, most=6)
+        same = lowest_objective(whole.rows, whole.weights, whole.penalty)
+        assert whole.bound(same, optimum) == pytest.approx(optimum, rel=1e-8)
+
+
+def test_cells_hold_rows_of_one_label_and_no_more_than_asked_for():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(500, 3)), rng.integers(0, 7, 500)
+    cells = split_cells(rows, labels, 10.0)
+    assert np.bincount(cells).max() <= 10
+    assert len(np.unique(cells)) == cells.max() + 1
+    assert all(len(set(labels[cells == cell])) == 1 for cell in range(cells.max() + 1))

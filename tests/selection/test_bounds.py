@@ -1,0 +1,159 @@
+"""Lower bounds are never above the optimum, near it where they should be, and refused where none is known."""
+
+import json
+from fractions import Fraction
+
+import dask.array as da
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from exact_optimum import exact_optimum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import chunkings, seeds
+
+from dask_dpmeans import DPMeans, HDPMeans, InputError, OnlineDPMeans, fit, lower_bound
+from dask_dpmeans.cli import main
+from dask_dpmeans.selection import bounds
+
+PENALTY = 60.0
+
+
+def blobs(n=240, columns=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, columns)) + 9.0 * rng.integers(0, 4, (n, 1))
+
+
+def searched(X, penalty=PENALTY, **options):
+    return DPMeans(penalty, search=True, random_state=0, tol=0.0).fit(X, **options)
+
+
+@given(seeds, st.booleans(), st.booleans())
+@settings(max_examples=30)
+def test_no_bound_is_above_the_optimum_and_the_objective_is_that_of_the_fit(seed, weighted, search):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, (int(rng.integers(1, 8)), int(rng.integers(1, 4)))).astype(float)
+    weights = rng.choice([0.5, 1.0, 3.0], len(X)) if weighted else None
+    model = DPMeans(rng.uniform(0.5, 20), search=search, random_state=0)
+    model.fit(X, sample_weight=weights)
+    found = lower_bound(model, X, weights)
+    exact = exact_optimum(X, np.ones(len(X)) if weights is None else weights, model.penalty)
+    assert Fraction(found.value) <= exact
+    assert found.objective == pytest.approx(model.objective_, rel=1e-12)
+    assert found.n_clusters == model.n_clusters_
+    assert found.gap == pytest.approx(model.objective_ / found.value - 1, abs=1e-12)
+    assert found.gap >= model.objective_ / float(exact) - 1 - 1e-12
+
+
+@pytest.mark.parametrize("name", bounds.BOUNDS)
+def test_each_bound_alone_is_below_the_objective(name, monkeypatch):
+    X = blobs()[::4]
+    monkeypatch.setattr(bounds, "BOUNDS", {name: bounds.BOUNDS[name]})
+    found = lower_bound(searched(X), X)
+    assert found.method == name
+    assert found.value <= found.objective
+    assert found.gap < {"one cluster": np.inf}.get(name, 1e-6)
+
+
+def test_prices_are_near_in_few_columns_and_the_relaxation_in_many():
+    X = blobs()
+    assert lower_bound(searched(X), X).gap < 1e-4
+    many = blobs(60, 8)
+    found = lower_bound(searched(many, 200.0), many)
+    assert found.method == "relaxation"
+    assert found.gap < 1e-6
+
+
+def test_a_bound_of_pieces_is_one_too(monkeypatch):
+    X = blobs(90, 8)
+    monkeypatch.setattr(bounds, "MOST_ROWS", 30)
+    monkeypatch.setattr(bounds, "BOUNDS", {"relaxation": bounds.BOUNDS["relaxation"]})
+    found = lower_bound(searched(X, 200.0), X)
+    assert 0 <= found.gap < 0.2
+    monkeypatch.setattr(bounds, "RELAXED_ROWS", 89)
+    assert lower_bound(searched(X, 200.0), X).method == "none"
+
+
+def test_chunks_and_threads_do_not_show_in_any_bit():
+    X = blobs(120)
+    model = searched(X)
+    expected = lower_bound(model, X)
+
+    @settings(max_examples=4, deadline=None)
+    @given(chunkings(120), st.integers(1, 3))
+    def compare(sizes, threads):
+        assert lower_bound(model, da.from_array(X, chunks=(sizes, -1)), threads=threads) == expected
+
+    compare()
+
+
+def test_a_run_has_the_bound_of_its_rows_weights_columns_and_scale(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = blobs(100, 3) * [1.0, 100.0, 5.0]
+    weights = np.arange(100) % 3
+    np.save("rows.npy", X)
+    np.save("weights.npy", weights)
+    model = DPMeans(3.0, search=True, random_state=0)
+    told = {"sample_weight": "weights.npy", "columns": [0, 1], "scale": "std"}
+    model = fit("rows.npy", "run.zarr", model, **told)
+    found = lower_bound("run.zarr")
+    assert found.objective == pytest.approx(model.objective_, rel=1e-12)
+    assert found.gap < 1e-4
+    assert found == lower_bound(model, X, weights)
+    said = CliRunner().invoke(main, ["bound", "run.zarr"])
+    assert said.exit_code == 0, said.output
+    assert f"lower bound  {found.value:.9g}, by prices of rows" in said.output
+    assert "% above the optimum" in said.output
+    asked = CliRunner().invoke(main, ["bound", "run.zarr", "--json", "--threads", "1"])
+    event = json.loads(asked.stdout)
+    assert event == {
+        "event": "bound",
+        "value": found.value,
+        "objective": found.objective,
+        "n_clusters": found.n_clusters,
+        "method": "prices of rows",
+        "gap": found.gap,
+    }
+
+
+def test_a_run_of_rows_in_memory_asks_for_them(tmp_path):
+    X = blobs(50)
+    fit(X, tmp_path / "run.zarr", DPMeans(PENALTY, random_state=0), sample_weight=np.ones(50))
+    with pytest.raises(InputError, match="the rows of this run were in memory: give them as X"):
+        lower_bound(tmp_path / "run.zarr")
+    with pytest.raises(InputError, match="the weights of this run were in memory"):
+        lower_bound(tmp_path / "run.zarr", X)
+    assert lower_bound(tmp_path / "run.zarr", X, np.ones(50)).value > 0
+    said = CliRunner().invoke(main, ["bound", str(tmp_path / "run.zarr")])
+    assert said.exit_code == 2
+    assert "give them by --data" in said.output
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (DPMeans(PENALTY, search=True, outlier_penalty=9.0), {}),
+        (DPMeans(PENALTY, search=True, discount=9.0), {}),
+        (DPMeans(1.0, metric="cosine"), {}),
+        (DPMeans(PENALTY, divergence="squared", missing="observed"), {}),
+        (OnlineDPMeans(PENALTY), {}),
+        (HDPMeans(PENALTY, PENALTY), {"groups": np.arange(240) % 2}),
+    ],
+    ids=repr,
+)
+def test_other_objectives_are_refused(model, options):
+    X = blobs()
+    with pytest.raises(InputError, match="a lower bound is known for DPMeans with squared dist"):
+        lower_bound(model.fit(X, **options), X)
+
+
+def test_rows_that_do_not_fit_are_refused(monkeypatch):
+    X = blobs()
+    model = searched(X)
+    with pytest.raises(InputError, match="X must be given"):
+        lower_bound(model)
+    with pytest.raises(InputError, match="X has 3 "):
+        lower_bound(model, np.ones((9, 3)))
+    monkeypatch.setattr(bounds, "MOST_NUMBERS", 100)
+    with pytest.raises(InputError, match="X has 240 x 2 numbers, and a lower bound takes 100"):
+        lower_bound(model, X)

@@ -289,12 +289,12 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
         opened = eval(between(refused(name, estimator=True), "open it first, as ", " does"), KNOWN)
         assert len(DPMeans(9.0).fit(opened).labels_) == 60
     with netcdf_file("rows.nc", "w") as file:
-        file.createDimension("row", 60)
+        file.createDimension("place", 60)
         file.createDimension("column", 3)
-        file.createVariable("rows", "f8", ("row", "column"))[:] = ROWS
-    with pytest.warns(match="Consolidated metadata"):
-        eval(between(refused("rows.nc"), "Convert it, as ", " does"), KNOWN)
-    assert as_source("data.zarr/rows").n_features == 3
+        file.createVariable("rows", "f8", ("place", "column"))[:] = ROWS
+    assert "name the dimensions of the samples" in refused("rows.nc")
+    model = fit("rows.nc", "cube.zarr", DPMeans(9.0), samples=["place"])
+    assert model.cluster_centers_.shape[1] == 3
 
 
 @pytest.mark.parametrize(

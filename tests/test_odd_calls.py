@@ -264,7 +264,7 @@ MODULES: dict[str, set[str]] = {
     "report": {"page", "checked_target", "input_of", "run_with_rows"},
     "figures.plot": {
         *("svg", "choose_spaced", "place_labels", "cluster_colors", "colors_by_weight"),
-        *("row_map", "pairs", "png", "image"),
+        *("row_map", "label_map", "pairs", "png", "image"),
     },
 }
 """Where public functions are, and those there that serve others of the package."""

@@ -111,7 +111,7 @@ sphinx_gallery_conf = {
 
 def run_and_return(command: click.Command, *arguments: Any, **options: Any) -> Any:
     """Run a command and return, where click would end the process."""
-    return command.main(*arguments, standalone_mode=False, **options)
+    return command.main(*arguments, **{"standalone_mode": False} | options)
 
 
 def without_scikit_learn(

@@ -47,5 +47,6 @@ def test_streams_keep_their_numbers():
         "HALVES": 18,
         "RANDOM_GRAPHS": 19,
         "CLOUD_ROWS": 20,
+        "POPULATION": 21,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

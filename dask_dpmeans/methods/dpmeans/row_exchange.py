@@ -58,10 +58,13 @@ def exchange_and_kick(
             shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
         )
 
-    def apart(row: np.int64) -> Float64Array:
-        return distances_to(row, shifted, divergence)
-
     outliers = math.isfinite(outlier_penalty)
+
+    def apart(row: np.int64) -> Float64Array:
+        if outliers:
+            return costs_with(row, shifted, divergence)
+        return squared_distances(shifted, shifted[row : row + 1], np.zeros(len(rows), np.intp))
+
     start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)
     best = settled(start)
     labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
@@ -156,10 +159,10 @@ def _join(apart: Distances, labels: Int64Array, random: np.random.Generator) -> 
     return np.where(labels == labels[other], labels[row], labels)
 
 
-def distances_to(row: np.int64, rows: Float64Array, divergence: Divergence) -> Float64Array:
-    """Return squared distances of rows, (n, d), to one of them, (n,), or what both cost as a cluster.
+def costs_with(row: np.int64, rows: Float64Array, divergence: Divergence) -> Float64Array:
+    """Return what each row, (n, d), costs as a cluster with one of them, (n,), or its squared distance.
 
-    Squared distances of encoded rows would count missing values.
+    Squared distances of encoded rows would count missing values, so that no outliers are near them.
     """
     one = rows[row : row + 1]
     if divergence.general is None:

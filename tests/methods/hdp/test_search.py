@@ -379,7 +379,7 @@ def test_starts_and_splits_without_hope_cost_few_passes():
 def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_sets(monkeypatch):
     kicks = []
     monkeypatch.setattr(
-        row_exchange, "kick", lambda rows, labels, *_, **__: kicks.append(len(rows)) or labels
+        row_exchange, "kick", lambda apart, labels, *_, **__: kicks.append(len(labels)) or labels
     )
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 2))

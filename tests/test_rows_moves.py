@@ -13,7 +13,7 @@ from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared, nearest_two
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
-from dask_dpmeans.methods.dpmeans.row_exchange import distances_to
+from dask_dpmeans.methods.dpmeans.row_exchange import costs_with
 
 ENCODED = {
     case.name: case
@@ -70,7 +70,7 @@ def test_rows_are_as_far_apart_as_a_cluster_of_both_costs(name, seed):
     case = Encoded(name, seed)
     rows = replace(case.rows, weights=np.ones(case.rows.n))
     row = case.seen[seed % len(case.seen)]
-    found = distances_to(row, case.values, case.divergence)
+    found = costs_with(row, case.values, case.divergence)
     wanted = [rows.inertia([row, other]) for other in case.seen]
     np.testing.assert_allclose(found[case.seen], wanted, rtol=1e-9, atol=1e-12)
 

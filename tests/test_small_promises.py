@@ -338,7 +338,7 @@ def test_the_summaries_of_all_commands_are_whole_and_data_may_be_parquet() -> No
     listed = re.findall(r"^  (\w+)  +(\S.*)$", said.partition("Commands:")[2], re.MULTILINE)
     context = click.Context(main)
     assert [name for name, _ in listed] == sorted(main.list_commands(context))
-    assert len(listed) == 16
+    assert len(listed) == 17
     assert all(summary.endswith(".") and not summary.endswith("...") for _, summary in listed)
     for name, _ in listed:
         command = main.get_command(context, name)

@@ -39,7 +39,7 @@ TINY = 1e-60
 """Penalties below this share of the squared distances have no bound but themselves."""
 ROUNDS = 200
 MOST_WORK = 2.0**40
-"""Cubes of numbers of cells, of which each central point counts as ten: some 100 points of 2,200 cells."""
+"""Cubes of numbers of cells, of which each central point counts as ten: 10 points of 2,200 cells."""
 COLUMNS_A_ROUND = 100
 STARTS = 100
 """Rows at which new columns are sought, beside all centers."""

@@ -288,8 +288,12 @@ class VerifiedStore(TransparentStore):
         """Return the value of a key."""
         found = await self._store.get(key, prototype, byte_range)
         chunk = CHUNK.fullmatch(key)
-        if chunk is None or found is None:
+        if chunk is None:
             return found
+        if found is None:  # each chunk was written; Zarr would read the fill value
+            raise CorruptStoreError(
+                f"chunk {key} of {self} is missing: restore it, or write the whole again"
+            )
         whole = found if byte_range is None else await self._store.get(key, prototype)
         number = int(chunk[1]) - self.first
         known = 0 <= number < len(self.digests) and whole is not None

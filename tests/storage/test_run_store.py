@@ -211,6 +211,14 @@ def test_a_missing_chunk_of_labels_is_an_error(run: Path) -> None:
         load(run)
 
 
+def test_labels_of_a_run_that_goes_away_are_an_error(run: Path) -> None:
+    """They are read when asked for, and a chunk that is no longer there never reads as -1."""
+    model = load(run)
+    shutil.rmtree(run)
+    with pytest.raises(CorruptStoreError, match=r"chunk c/0 of .*labels is missing"):
+        np.asarray(model.labels_)
+
+
 def test_an_output_that_exists_is_refused(data: str, run: Path) -> None:
     with pytest.raises(
         InputError, match="holds a run: --resume goes on with it, --force removes it"

@@ -157,17 +157,28 @@ def fit_anndata(
     if place is not None and run is None:
         run = default_run(place, key_added)
     if run is None:
-        if resume or options:
-            names = ", ".join([*options, *["resume"] * resume])
-            raise InputError(
-                f"{names}: these are for fits with a run; give run=, or leave them out"
-            )
+        _check_without_run([*options, *["resume"] * resume], method)
         told = {name: value for name, value in given.items() if value is not None}
         model = clone(method).fit(cells.rows(where), **told)
     else:
         model = fit(cells.rows(where), run, method, **given, resume=resume, force=force, **options)
     cells.write(key_added, model, where)
     return model
+
+
+def _check_without_run(names: list[str], method: Any) -> None:
+    """Refuse options of a fit with a run, and parameters of the estimator."""
+    own = [name for name in names if name in method.get_params()]
+    if own:
+        told = ", ".join(f"{name}=..." for name in own)
+        raise InputError(
+            f"{', '.join(own)} belongs to the estimator: fit_anndata(adata, "
+            f"{type(method).__name__}({told}))"
+        )
+    if names:
+        raise InputError(
+            f"{', '.join(names)}: these are for fits with a run; give run=, or leave them out"
+        )
 
 
 def _is_place(adata: object) -> bool:

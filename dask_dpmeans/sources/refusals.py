@@ -86,6 +86,11 @@ def refuse_kind(data: object, name: str) -> None:
             f"its dimensions; or pass one of its two-dimensional variables, such as {name}['rows'], "
             f"or its one-dimensional ones as columns, {name}.to_dataarray('feature').T"
         )
+    if all(hasattr(data, part) for part in ("obs", "obsm", "uns")):
+        raise InputError(
+            f"{name} is an AnnData: use dask_dpmeans.fit_anndata({name}, model), which writes the "
+            f"clusters into it, or pass an array of the cells, such as {name}.obsm['X_pca']"
+        )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(
             f"{name} is a structured array of the fields {', '.join(data.dtype.names)}: pass "

@@ -300,6 +300,13 @@ def test_what_is_no_anndata_is_refused(tmp_path: Path) -> None:
         fit_anndata(np.ones((3, 2)))
     with pytest.raises(InputError, match="for fits with a run"):
         fit_anndata(made(), threads=1)
+    with pytest.raises(InputError, match=r"penalty, .* fit_anndata\(adata, DPMeans\(penalty=..., "):
+        fit_anndata(made(), penalty=2.0, random_state=0)
+
+
+def test_an_estimator_that_is_given_cells_names_what_takes_them() -> None:
+    with pytest.raises(InputError, match=r"X is an AnnData: use .*fit_anndata\(X, model\)"):
+        DPMeans(4.0).fit(made())
 
 
 @ONE_VERSION

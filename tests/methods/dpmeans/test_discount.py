@@ -1,7 +1,11 @@
-"""The discount: a price that falls with the number of clusters, from the rows to the stored run."""
+"""The discount: a price that falls with the number of clusters, from the rows to the stored run.
+
+`DPMEANS_INSTANCES=300 python -m pytest tests/methods/dpmeans/test_discount.py -k best` takes 300 sets of few rows.
+"""
 
 import json
 import math
+import os
 from functools import cache
 from itertools import pairwise
 
@@ -18,6 +22,8 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.report import report
 from dask_dpmeans.selection.metrics import objective_score
 from dask_dpmeans.sources import as_source
+
+INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
 
 
 def price(penalty, discount, j):
@@ -83,7 +89,7 @@ def zipf(seed, k=40, rows=1500):
 
 def test_the_search_finds_the_best_of_all_partitions_of_few_rows():
     ratios, numbers = [], []
-    for seed in range(300):
+    for seed in range(INSTANCES):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(2, 9))
         rows, weights = rng.normal(size=(n, 2)), rng.integers(1, 4, n).astype(float)

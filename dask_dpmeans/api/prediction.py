@@ -90,8 +90,8 @@ def predict(
     Parameters
     ----------
     run : path or URL of a finished run
-    data : as `as_source` takes it, with the columns that the run was fitted on; with `keep` it may
-        have others too
+    data : as `as_source` takes it, with the columns that the run was fitted on; a table may have
+        others too, in any order
     out : path or URL of a new group, or path of a Parquet file
     groups : numbers of the rows' data sets, where the run is of several
     soft : number of most probable clusters to write for each row, of a run of `DPMeans` or
@@ -185,7 +185,7 @@ def _predict_group(
     with malformed_as_corrupt(result.store.location):
         kernel = _kernel(run, soft)
     source = as_source(
-        rows_at(result, data),
+        rows_at(result, data, None, where.get("storage_options")),
         groups=groups,
         columns=result.manifest.input.columns,
         scale=result.arrays.get("feature_scale"),
@@ -206,15 +206,14 @@ def rows_at(
     keep: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the path of a cube with the names that the run has; other data as they are.
+    """Return a table with the columns of the run alone, and the path of a cube with its names.
 
-    With `keep`, a table has the columns of the run alone.
+    Other data are returned as they are.
     """
-    if keep is not None:
-        return feature_columns(data, result.manifest.column_names, keep, storage_options)
     grid = result.manifest.grid
-    named = isinstance(data, CubePath | OpenedPath)
-    if grid is None or named or not isinstance(data, str | os.PathLike):
+    if grid is None or keep is not None:
+        return feature_columns(data, result.manifest.column_names, keep or (), storage_options)
+    if isinstance(data, CubePath | OpenedPath) or not isinstance(data, str | os.PathLike):
         return data
     names = (tuple(grid[name]) for name in ("samples", "features", "variables"))
     return CubePath(os.fspath(data), *names)

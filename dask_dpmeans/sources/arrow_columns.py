@@ -79,9 +79,9 @@ def feature_columns(
 
     If the run knows no names, these are all columns but those that are kept.
     """
-    place = _table_place(data, storage_options)
-    if isinstance(data, OpenedPath):
+    if isinstance(data, OpenedPath) or (names is None and not keep):
         return data
+    place = _table_place(data, storage_options)
     labels: Sequence[Any] = ()
     if place is not None:
         named = table_path(os.fspath(data))

@@ -7,9 +7,10 @@ highest one counts.
 import os
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.bounded import gap_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.estimators.geography import place_map
 from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers
@@ -150,7 +152,9 @@ def lower_bound(
     Parameters
     ----------
     model : fitted `DPMeans`, or path or URL of its run
-        With squared distances, one price for each cluster, no outliers and no missing values.
+        With one price for each cluster, no outliers, no missing values and no other divergence than
+        squared distances.  With the metrics "cosine" and "haversine" the bound is of centers
+        anywhere, also inside of the sphere: true, and near if clusters are small on it.
     X : (n, d) rows as for `DPMeans.fit`, or a path or URL; for a run, its own rows by default
     sample_weight : (n,), optional, weights >= 0; for a run, its own weights by default
     **where : client, threads, memory_limit, on_pass, storage_options, as for `dask_dpmeans.fit`
@@ -189,10 +193,16 @@ def lower_bound(
     penalty = _penalty(model)
     if X is None:
         raise InputError("X must be given: the rows that the model was fitted to")
-    source = rows_of(X, model, sample_weight, **where)
-    found = _bound_of(source, model.cluster_centers_, penalty)
+    places = place_map(model.metric)
+    seen = model
+    if places is not None:  # the rows of the fit are degrees
+        seen = copy(model)
+        seen.features_ = None
+    given = rows_of(X, seen, sample_weight, **where)
+    source = given if places is None else places.fit(given, 0).source
+    found = _bound_of(source, model._centers().values, penalty)
     model._set_bound(found.value, found.objective, found.cluster_gaps)
-    if result is not None and _may_keep(result, source):
+    if result is not None and _may_keep(result, given):
         result.store.write_bound(asdict(found))
     return found
 
@@ -232,16 +242,22 @@ def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 def _penalty(model: Any) -> float:
     """Return the price of a cluster; refuse models with another objective."""
-    method = model.method()
-    price, divergence = getattr(method, "price", None), getattr(method, "divergence", None)
-    plain = model.features_ is None and divergence is not None and divergence.general is None
-    most = getattr(method, "most", np.inf)
-    if not (plain and isinstance(price, LinearPrice) and most == np.inf):
+    if not isinstance(model, DPMeans):
         raise InputError(
-            "a lower bound is known for DPMeans with squared distances, one price for each cluster, "
-            f"no outliers and no missing values, not for {model!r}"
+            f"a lower bound is known for the objective of DPMeans, got {type(model).__name__}: "
+            "other objectives have none yet"
         )
-    return float(price.penalty)
+    for reason, there in {
+        f"divergence={model.divergence!r}: costs must be squared distances": (
+            model._divergence.general is not None and model.missing == "error"
+        ),
+        f"missing={model.missing!r}: rows must be whole": model.missing != "error",
+        f"discount={model.discount!r}: all clusters must have one price": bool(model.discount),
+        "a price of outliers: all rows must belong to clusters": model.outlier_penalty_ is not None,
+    }.items():
+        if there:
+            raise InputError(f"a lower bound is not known with {reason}; fit without it")
+    return float(cast(LinearPrice, model.method().price).penalty)
 
 
 def _fitted(rows: Any, weights: Float64Array, penalty: float, centers: Float64Array) -> Fitted:

@@ -227,21 +227,40 @@ def test_a_run_of_rows_in_memory_asks_for_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "options"),
+    ("model", "options", "reason"),
     [
-        (DPMeans(PENALTY, search=True, outlier_penalty=9.0), {}),
-        (DPMeans(PENALTY, search=True, discount=9.0), {}),
-        (DPMeans(1.0, metric="cosine"), {}),
-        (DPMeans(PENALTY, divergence="squared", missing="observed"), {}),
-        (OnlineDPMeans(PENALTY), {}),
-        (HDPMeans(PENALTY, PENALTY), {"groups": np.arange(240) % 2}),
+        (DPMeans(PENALTY, search=True, outlier_penalty=9.0), {}, "a price of outliers: all rows"),
+        (
+            DPMeans(PENALTY, search=True, discount=9.0),
+            {},
+            "discount=9.0: all clusters must have one",
+        ),
+        (DPMeans(PENALTY, divergence="poisson"), {}, "divergence='poisson': costs must be squared"),
+        (DPMeans(PENALTY, missing="observed"), {}, "missing='observed': rows must be whole"),
+        (OnlineDPMeans(PENALTY), {}, "the objective of DPMeans, got OnlineDPMeans"),
+        (HDPMeans(PENALTY, PENALTY), {"groups": np.arange(240) % 2}, "DPMeans, got HDPMeans"),
     ],
     ids=repr,
 )
-def test_other_objectives_are_refused(model, options):
-    X = blobs()
-    with pytest.raises(InputError, match="a lower bound is known for DPMeans with squared dist"):
+def test_other_objectives_are_refused_with_the_reason(model, options, reason):
+    X = np.abs(blobs())
+    with pytest.raises(InputError, match=f"a lower bound is .*known .*{reason}"):
         lower_bound(model.fit(X, **options), X)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "haversine"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_on_the_sphere_are_near_for_small_clusters(metric, dtype, tmp_path):
+    X = (2 * blobs(120) + 3 * np.array([1.0, -1.0])).astype(dtype)
+    penalty = {"cosine": 0.3, "haversine": 1e6}[metric]
+    X[:, 1] += 30 * (metric == "cosine")
+    model = DPMeans(penalty, metric=metric, search=True, random_state=0)
+    fit(X, tmp_path / "run.zarr", model)
+    found = lower_bound(tmp_path / "run.zarr", X)
+    fitted = load(tmp_path / "run.zarr")
+    assert found.objective == pytest.approx(fitted.objective_, rel=1e-6)
+    assert 0 <= found.gap < 0.01
+    assert fitted.gap_ == found.gap
 
 
 def test_rows_that_do_not_fit_are_refused(monkeypatch):

@@ -1,8 +1,9 @@
 """The command that tells how far a run can be from the best clusters."""
 
 import json
+import math
 from dataclasses import asdict
-from typing import Any, Unpack
+from typing import Unpack
 
 import click
 
@@ -12,6 +13,7 @@ from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import ARRAY, COMPUTE_OPTIONS, JSON, with_options
 from dask_dpmeans.cli.progress import progress
+from dask_dpmeans.estimators.bounded import share_above
 from dask_dpmeans.selection.bounds import LowerBound, lower_bound
 from dask_dpmeans.selection.commands import sources
 from dask_dpmeans.storage.location import Location
@@ -35,9 +37,13 @@ def bound_command(
     """Tell how far the objective of RUN can be above the lowest one.
 
     The bound is proved: no clusters of the rows cost less. It is near the optimum for up to four
-    columns, or 1,500 rows.
+    columns, or 1,500 rows. RUN keeps the bound of its rows, for `show`, `report` and the next call.
     """
     loaded = open_run(Location.at(run, compute["storage_options"]))
+    known = loaded.result.store.bound()
+    if known is not None and data is None and weights is None:
+        _say(LowerBound(**known), as_json)
+        return
     found = data or sources(loaded.result.manifest)["data"]
     if found is None:
         raise WrongUseError("the rows of this run were in memory: give them by --data")
@@ -47,11 +53,14 @@ def bound_command(
         progress(as_json) as shown,
     ):
         bound = lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
-    click.echo(json.dumps(_event(bound)) if as_json else _said(bound))
+    _say(bound, as_json)
 
 
-def _event(bound: LowerBound) -> dict[str, Any]:
-    return {"event": "bound", **asdict(bound), "gap": bound.gap}
+def _say(bound: LowerBound, as_json: bool) -> None:
+    """Show a bound; a gap of a bound that proves nothing is null in JSON."""
+    gap = bound.gap if math.isfinite(bound.gap) else None
+    event = {"event": "bound", **asdict(bound), "gap": gap}
+    click.echo(json.dumps(event) if as_json else _said(bound))
 
 
 def _said(bound: LowerBound) -> str:
@@ -62,14 +71,3 @@ def _said(bound: LowerBound) -> str:
             f"gap          {share_above(bound.gap)}",
         ]
     )
-
-
-def share_above(gap: float) -> str:
-    """Return a gap in words.
-
-    >>> share_above(0.0081), share_above(3e-7), share_above(1.328)
-    ('at most 0.81 % above the optimum', 'at most 0.0001 % above the optimum', 'at most 2.3 times the optimum')
-    """
-    if gap >= 1:
-        return f"at most {1 + gap:.2g} times the optimum"
-    return f"at most {max(1e-4, 100 * gap):.2g} % above the optimum"

@@ -22,6 +22,10 @@ from dask_dpmeans.storage.location import Location
 
 MOST_COLUMNS = 12
 """Most columns of a table whose centers are shown as text."""
+MOST_GAPS = 3
+"""Clusters that are named with their parts of a gap."""
+LEAST_GAP = 1e-6
+"""Parts of a smaller gap are rounding."""
 
 
 def describe(run: LoadedRun) -> dict[str, Any]:
@@ -44,6 +48,7 @@ def _clusters(run: LoadedRun) -> list[dict[str, Any]]:
         "weight": arrays["cluster_weights"],
         "inertia": arrays["cluster_inertias"],
         "stability": arrays.get("cluster_stability"),
+        "gap": getattr(model, "cluster_gaps_", None),
     }
     known = {name: values.tolist() for name, values in columns.items() if values is not None}
     if not run.model.description().flat and any(model.features_.layout.categories):
@@ -92,8 +97,21 @@ def run_table(run: LoadedRun) -> str:
             f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)
         ),
     }
+    lines |= _bound_lines(model, words.bound)
     lines |= _center_lines(model, heaviest.tolist())
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
+
+
+def _bound_lines(model: Any, bound: str) -> dict[str, str]:
+    """Return how far the objective is above a lower bound, and the clusters with most of it."""
+    if not bound:
+        return {}
+    gaps = model.cluster_gaps_
+    if gaps is None or model.gap_ < LEAST_GAP:
+        return {"gap": bound}
+    widest = np.argsort(-gaps, kind="stable")[:MOST_GAPS].tolist()
+    parts = ", ".join(f"{each} ({gaps[each] / gaps.sum():.0%})" for each in widest)
+    return {"gap": bound, "gap is of": f"clusters {parts}"}
 
 
 def _center_lines(model: Any, clusters: list[int]) -> dict[str, str]:

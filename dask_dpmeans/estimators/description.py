@@ -38,6 +38,8 @@ class Description:
     objective_name: str = "objective, J"
     objective_parts: str = "inertia {inertia:.9g} + penalty x clusters"
     """Terms of the objective; `{inertia}` stands for the number."""
+    bound: str = ""
+    """How far the objective is above the lowest one at most, once a lower bound is known."""
     units: str = "units of the data"
     """Units of the rows as the fit sees them."""
     center_columns: str | None = None

@@ -13,6 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import RandomState
+from dask_dpmeans.estimators.bounded import BoundedMixin
 from dask_dpmeans.estimators.description import DIVERGENCES, Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
@@ -61,7 +62,9 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 """How the first rows are clustered, by `search`."""
 
 
-class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin, BaseEstimator):
+class DPMeans(
+    BoundedMixin, DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin, BaseEstimator
+):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
     Minimizes J = inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than
@@ -235,6 +238,11 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
     objective_ : float
         ``inertia_ + penalty * n_clusters_``; with a `discount`, inertia plus the prices of the
         clusters 1 to k.
+    lower_bound_, gap_ : float
+        A proved lower bound, and the most that the objective is above the lowest one, over that:
+        after `lower_bound`, or in a run that keeps a bound.
+    cluster_gaps_ : (k,) float64 or None
+        Parts of the clusters in the gap; None if unknown.  It exists with `gap_`.
     n_iter_ : int
         Sweeps, or steps of the search.
     n_passes_ : float
@@ -317,15 +325,17 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         told = first | told | {"settings": first["settings"] | told["settings"]}
         if self.discount:
             told |= self._describe_discount(told["settings"])
-        outliers = self._describe_outliers()
+        outliers, bound = self._describe_outliers(), self._describe_bound()
         if outliers:
             outliers["settings"] = told["settings"] | outliers["settings"]
+        if bound:
+            bound["json"] = told.get("json", {}) | bound["json"]
         return replace(
             super().description(),
             metric=self.metric,
             pictures=("profile",),
             nearest_centers=not outliers and not self.min_cluster_weight,
-            **told | outliers,
+            **told | outliers | bound,
         )
 
     @property

@@ -106,6 +106,7 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         "clusters, k": f"{model.n_clusters_:,}",
         words.objective_name: f"{model.objective_:.9g}",
         words.inertia_name: f"{model.inertia_:.9g}",
+        **({"gap": words.bound} if words.bound else {}),
         "steps": f"{model.n_iter_:,}",
         f"passes over the {words.passes_over}": f"{manifest.n_passes:.2f}",
     }

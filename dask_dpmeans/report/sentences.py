@@ -1,6 +1,7 @@
 """Sentences about the clusters of a run."""
 
 from dask_dpmeans.checks import format_count, format_share
+from dask_dpmeans.estimators.bounded import share_above
 from dask_dpmeans.figures.data import Model, Overview, Portrait
 from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.run_store import Result
@@ -22,6 +23,8 @@ def summary(result: Result, model: Model, found: Overview | None) -> str:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
         told.append(f"The largest holds {format_share(largest)}")
     told += _outliers(model)
+    if model.description().bound:
+        told.append(f"The objective is {share_above(model.gap_)}")
     told += _choice(getattr(model, "choice_", None), model.n_clusters_)
     if found is not None:
         told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]

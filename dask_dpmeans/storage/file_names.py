@@ -14,6 +14,8 @@ STEPS = "steps"
 """The group of the steps of an output."""
 MARK = f"{STEPS}/zarr.json"
 """The file that marks an output of this package while it is made or removed."""
+BOUND = f"{STEPS}/bound"
+"""The group of a lower bound of the objective of a run."""
 CHECKPOINTS = "searches"
 """The folder of the checkpoints beside the steps."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
@@ -21,9 +23,7 @@ PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 HISTORY = FIGURES
 """Arrays of the history."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"
-_STEP = (
-    rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
-)
+_STEP = rf"{STEPS}/(zarr\.json|bound/zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
 
 
 def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:

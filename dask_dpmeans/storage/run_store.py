@@ -11,6 +11,7 @@ Layout::
       digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
       steps/                        attributes: the request of the run, and a name that no other run has
         searches/                   checkpoints of searches, by their digests, until the first step is committed
+        bound/zarr.json             a lower bound of the objective, if one was asked for; attributes alone
         000007/state                all numbers of a state in a row, below 2**53 if they are integers; the attribute
                                     "layout" has the names, types and shapes
         000007/history              (step, figure)
@@ -22,7 +23,8 @@ key, which succeeds only if that key does not exist: of two jobs that both took 
 commits.  Local disks have no such write: there the lock keeps the two apart.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,14 +34,18 @@ import numpy.typing as npt
 from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS, ArraySpec, check_arrays
-from dask_dpmeans.storage.arrays import CheckedArray, open_whole
-from dask_dpmeans.storage.file_names import HISTORY
-from dask_dpmeans.storage.manifest import ResultManifest, malformed_as_corrupt
+from dask_dpmeans.storage.arrays import MARKER, CheckedArray, open_whole
+from dask_dpmeans.storage.file_names import BOUND, HISTORY
+from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.manifest import FORMAT, ResultManifest, malformed_as_corrupt
 from dask_dpmeans.storage.output import FinishedOutput, NewArrays, Output
 
 FINITE = ("objective", "inertia", "n_clusters", "passes", "seconds")
 """Columns of the history that hold finite numbers in every step."""
+BOUND_FIELDS = ("value", "objective", "n_clusters", "method", "cluster_gaps")
+"""Fields of a lower bound."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,41 @@ class RunStore(Output):
     def finish(
         self,
         written: NewArrays,
-        arrays: NamedArrays,
+        result: NamedArrays,
         history: Sequence[Record],
         manifest: ResultManifest,
     ) -> None:
         """Write the arrays of the result, the history, then the metadata that finish the run."""
-        for name, (values, dimensions) in arrays.items():
+        for name, (values, dimensions) in result.items():
             written.write(name, values, dimensions)
         for name, values in History(history).columns().items():
             written.write(name, values, ("step",))
-        self.finish_with(written, replace(manifest, arrays=tuple(sorted(arrays))).as_json())
+        self.finish_with(written, replace(manifest, arrays=tuple(sorted(result))).as_json())
+
+    def bound(self) -> dict[str, Any] | None:
+        """Return the fields of the lower bound of the finished run; None if none was written."""
+        place = self / BOUND
+        found = arrays.attributes_of(place).get(MARKER, {})
+        if not found or found.get("of") != self._last_step():
+            return None
+        with malformed_as_corrupt(place, "bound"):
+            known = {name: found[name] for name in BOUND_FIELDS}
+            gaps = known["cluster_gaps"]
+            numbers = [known["value"], known["objective"], *(gaps or [])]
+            if not all(type(each) is float and math.isfinite(each) for each in numbers):
+                raise ValueError("a number of the bound is not finite")
+            return known | {"cluster_gaps": None if gaps is None else tuple(gaps)}
+
+    def write_bound(self, fields: Mapping[str, Any]) -> None:
+        """Write the fields of a lower bound of the finished run, in one write."""
+        with only_job(self.location):
+            if self.finished():
+                said = {"format": FORMAT, **fields, "of": self._last_step()}
+                arrays.write_root(self / BOUND, {MARKER: said}, ())
+
+    def _last_step(self) -> list[Any]:
+        """Return what tells the last step of the run from those of runs before or after it."""
+        return [self.steps.run_name(), self.steps.committed()]
 
     def result(self, arrays_of: Callable[[ResultManifest], Iterable[ArraySpec]]) -> "Result":
         """Read the finished run; `arrays_of` returns the specs of the arrays to read of it."""

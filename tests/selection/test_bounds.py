@@ -1,7 +1,11 @@
 """Lower bounds are never above the optimum, near it where they should be, and refused where none is known."""
 
 import json
+import os
+import pickle
+from dataclasses import asdict
 from fractions import Fraction
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -12,9 +16,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, seeds
 
-from dask_dpmeans import DPMeans, HDPMeans, InputError, OnlineDPMeans, fit, lower_bound
+from dask_dpmeans import (
+    CorruptStoreError,
+    DPMeans,
+    HDPMeans,
+    InputError,
+    OnlineDPMeans,
+    fit,
+    load,
+    lower_bound,
+)
+from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
+from dask_dpmeans.estimators.bounded import share_above
+from dask_dpmeans.report import report
 from dask_dpmeans.selection import bounds
+from dask_dpmeans.storage.output import remove
+from dask_dpmeans.storage.run_store import RunStore
 
 PENALTY = 60.0
 
@@ -113,7 +131,86 @@ def test_a_run_has_the_bound_of_its_rows_weights_columns_and_scale(tmp_path, mon
         "n_clusters": found.n_clusters,
         "method": "prices of rows",
         "gap": found.gap,
+        "cluster_gaps": list(found.cluster_gaps),
     }
+
+
+@pytest.fixture
+def bounded(tmp_path, monkeypatch):
+    """A run in the working directory, of rows by path, and its bound."""
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", blobs())
+    fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0))
+    return lower_bound("run.zarr")
+
+
+def test_a_run_keeps_its_bound_for_the_next_call_and_for_what_shows_it(bounded, monkeypatch):
+    os.remove("rows.npy")  # nothing is read again
+    assert lower_bound("run.zarr") == bounded
+    said = CliRunner().invoke(main, ["bound", "run.zarr", "--json"])
+    assert json.loads(said.stdout)["value"] == bounded.value
+    model = load("run.zarr")
+    assert (model.lower_bound_, model.gap_) == (bounded.value, bounded.gap)
+    assert tuple(model.cluster_gaps_) == bounded.cluster_gaps
+    shown = CliRunner().invoke(main, ["show", "run.zarr"]).output
+    words = share_above(bounded.gap)
+    assert f"gap         {words}; no clusters cost less than {bounded.value:.9g}" in shown
+    first = int(np.argmax(bounded.cluster_gaps))
+    assert f"gap is of   clusters {first} (" in shown
+    described = json.loads(CliRunner().invoke(main, ["show", "run.zarr", "--json"]).output)
+    assert described["bound"] == {"value": bounded.value, "gap": bounded.gap}
+    assert [each["gap"] for each in described["clusters"]] == list(bounded.cluster_gaps)
+    report("run.zarr", "page.html", data=False)
+    page = Path("page.html").read_text("utf-8")
+    assert f"The objective is {words}." in page
+    assert "part of the gap" in page
+
+
+def test_a_bound_belongs_to_one_fit_of_its_rows(bounded):
+    store = RunStore.at("run.zarr")
+    other = blobs(seed=1)
+    assert lower_bound("run.zarr", other) != bounded  # of rows that are not those of the run
+    assert store.bound() == asdict(bounded)
+    fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0), force=True)
+    assert store.bound() is None
+    assert not hasattr(load("run.zarr"), "gap_")
+    assert lower_bound("run.zarr", blobs()) == bounded
+    assert store.bound() == asdict(bounded)
+    remove(store, run_array_names())
+    assert not list(store.location.entries())
+
+
+def test_a_damaged_bound_is_named(bounded):
+    path = Path("run.zarr/steps/bound/zarr.json")
+    path.write_text(path.read_text("utf-8").replace('"n_clusters"', '"n_cluster"'), "utf-8")
+    with pytest.raises(CorruptStoreError, match="the attributes do not match their digest"):
+        load("run.zarr")
+
+
+def test_a_model_has_its_gap_until_the_next_fit():
+    X = blobs()
+    model = DPMeans(PENALTY, random_state=0).fit(X)
+    assert not hasattr(model, "gap_")
+    found = lower_bound(model, X)
+    assert (model.lower_bound_, model.gap_) == (found.value, found.gap)
+    clone = pickle.loads(pickle.dumps(model))
+    assert clone.gap_ == found.gap
+    assert not hasattr(model.fit(X), "gap_")
+    assert not hasattr(model, "cluster_gaps_")
+
+
+@given(seeds)
+@settings(max_examples=5, deadline=None)
+def test_parts_of_clusters_are_what_they_cost_beyond_their_rows(seed):
+    rng = np.random.default_rng(seed)
+    X = blobs(60, int(rng.integers(1, 5)), seed)
+    weights = rng.choice([0.5, 1.0, 2.0], 60)
+    model = DPMeans(PENALTY, random_state=0).fit(X, sample_weight=weights)
+    found = lower_bound(model, X, weights)
+    gaps = np.array(found.cluster_gaps)
+    assert len(gaps) == model.n_clusters_
+    assert gaps.min() >= 0
+    assert gaps.sum() == pytest.approx(found.objective - found.value, abs=1e-6 * found.value)
 
 
 def test_a_run_of_rows_in_memory_asks_for_them(tmp_path):
@@ -123,28 +220,47 @@ def test_a_run_of_rows_in_memory_asks_for_them(tmp_path):
         lower_bound(tmp_path / "run.zarr")
     with pytest.raises(InputError, match="the weights of this run were in memory"):
         lower_bound(tmp_path / "run.zarr", X)
-    assert lower_bound(tmp_path / "run.zarr", X, np.ones(50)).value > 0
     said = CliRunner().invoke(main, ["bound", str(tmp_path / "run.zarr")])
     assert said.exit_code == 2
     assert "give them by --data" in said.output
+    assert lower_bound(tmp_path / "run.zarr", X, np.ones(50)).value > 0
 
 
 @pytest.mark.parametrize(
-    ("model", "options"),
+    ("model", "options", "reason"),
     [
-        (DPMeans(PENALTY, search=True, outlier_penalty=9.0), {}),
-        (DPMeans(PENALTY, search=True, discount=9.0), {}),
-        (DPMeans(1.0, metric="cosine"), {}),
-        (DPMeans(PENALTY, divergence="squared", missing="observed"), {}),
-        (OnlineDPMeans(PENALTY), {}),
-        (HDPMeans(PENALTY, PENALTY), {"groups": np.arange(240) % 2}),
+        (DPMeans(PENALTY, search=True, outlier_penalty=9.0), {}, "a price of outliers: all rows"),
+        (
+            DPMeans(PENALTY, search=True, discount=9.0),
+            {},
+            "discount=9.0: all clusters must have one",
+        ),
+        (DPMeans(PENALTY, divergence="poisson"), {}, "divergence='poisson': costs must be squared"),
+        (DPMeans(PENALTY, missing="observed"), {}, "missing='observed': rows must be whole"),
+        (OnlineDPMeans(PENALTY), {}, "the objective of DPMeans, got OnlineDPMeans"),
+        (HDPMeans(PENALTY, PENALTY), {"groups": np.arange(240) % 2}, "DPMeans, got HDPMeans"),
     ],
     ids=repr,
 )
-def test_other_objectives_are_refused(model, options):
-    X = blobs()
-    with pytest.raises(InputError, match="a lower bound is known for DPMeans with squared dist"):
+def test_other_objectives_are_refused_with_the_reason(model, options, reason):
+    X = np.abs(blobs())
+    with pytest.raises(InputError, match=f"a lower bound is .*known .*{reason}"):
         lower_bound(model.fit(X, **options), X)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "haversine"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_on_the_sphere_are_near_for_small_clusters(metric, dtype, tmp_path):
+    X = (2 * blobs(120) + 3 * np.array([1.0, -1.0])).astype(dtype)
+    penalty = {"cosine": 0.3, "haversine": 1e6}[metric]
+    X[:, 1] += 30 * (metric == "cosine")
+    model = DPMeans(penalty, metric=metric, search=True, random_state=0)
+    fit(X, tmp_path / "run.zarr", model)
+    found = lower_bound(tmp_path / "run.zarr", X)
+    fitted = load(tmp_path / "run.zarr")
+    assert found.objective == pytest.approx(fitted.objective_, rel=1e-6)
+    assert 0 <= found.gap < 0.01
+    assert fitted.gap_ == found.gap
 
 
 def test_rows_that_do_not_fit_are_refused(monkeypatch):

@@ -58,6 +58,22 @@ REPAIRS = 5
 """Bounds of the surplus for each goal, each with new columns where the last one was too high."""
 
 
+@dataclass(frozen=True, eq=False)
+class PricesBound:
+    """A bound by prices of rows."""
+
+    value: float
+    """No clusters of the rows cost less."""
+    paid: Float64Array | None = None
+    """(n,), what each row pays, which adds up to the bound, up to rounding; None if it is unknown.
+
+    The rows of no cluster pay more than it costs.
+    """
+
+
+NOTHING = PricesBound(0.0)
+
+
 @dataclass(frozen=True)
 class Payers:
     """Rows that pay the squared distance to their nearest center, and the offset of their cell."""
@@ -181,16 +197,17 @@ class Pricing:
         recent = np.concatenate([self.recent, points])[-RECENT:]
         return replace(self, program=program, recent=recent)
 
-    def proved(self, most_pairs: int) -> tuple[float, Float64Array, int]:
+    def proved(self, most_pairs: int) -> tuple[PricesBound, Float64Array, int]:
         """Return a bound of the objective, points that rows would open, and the pairs looked at."""
         priced = self.payers.priced(self.offsets)
         if not np.abs(priced.prices).max() < 1 / TINY:
-            return 0.0, self.starts[:0], 0
+            return NOTHING, self.starts[:0], 0
         found = greatest_surplus(priced, self.penalty, most_pairs)
         paid = priced.weights * priced.prices
         least = fsum(paid) - 2 * EPSILON * fsum(np.abs(paid))
         share = min(1.0, self.penalty / found.bound * (1 - EPSILON))
-        return least * share * (1 - EPSILON), found.points, found.pairs
+        bound = PricesBound(least * share * (1 - EPSILON), paid * share)
+        return bound, found.points, found.pairs
 
 
 def first_pricing(
@@ -235,20 +252,21 @@ def between(centers: Float64Array) -> Float64Array:
     return np.unique(middles.reshape(-1, centers.shape[1]), axis=0)
 
 
-def best_prices(pricing: Pricing, upper: float) -> float:
+def best_prices(pricing: Pricing, upper: float) -> PricesBound:
     """Return the best bound that the search for prices proves; `upper` is about the objective."""
-    best, pairs, last = 0.0, MOST_PAIRS, GOALS[-1]
+    best, pairs, last = NOTHING, MOST_PAIRS, GOALS[-1]
     if len(pricing.payers.rows) > CELLS:
         last = GOAL_OF_CELLS
     for goal in [max(goal, last) for goal in GOALS if goal * 3 > last]:
-        if min(pairs, pricing.work) <= 0 or best > (1 - PROVED) * upper:
+        if min(pairs, pricing.work) <= 0 or best.value > (1 - PROVED) * upper:
             break
         pricing = pricing.settled(goal * upper)
         for _ in range(REPAIRS):
             if goal == GOALS[0] and pricing.work > 0:
                 break
             bound, points, looked_at = pricing.proved(pairs)
-            best, pairs = max(best, bound), pairs - looked_at
+            best = max(best, bound, key=lambda each: each.value)
+            pairs -= looked_at
             if not len(points) or pricing.work <= 0:
                 break
             some = points[:: len(points) // SOME + 1]
@@ -259,7 +277,7 @@ def best_prices(pricing: Pricing, upper: float) -> float:
 
 def prices_bound(
     rows: Float64Array, weights: Float64Array, penalty: float, upper: float, centers: Float64Array
-) -> float:
+) -> PricesBound:
     """Return a lower bound of inertia + penalty * k of any clusters, rounding included.
 
     It is near the optimum if `MOST_AXES` main axes hold most of the rows' squared distances: rows
@@ -268,26 +286,27 @@ def prices_bound(
     Parameters
     ----------
     rows : (n, d)
-    weights : (n,), >= 0
+    weights : (n,), > 0
     penalty : number > 0
     upper : objective of some clusters of these rows
     centers : (k, d), k > 0, good centers; the bound is true for any, and near only for these
 
     Returns
     -------
-    float
-        0 if all weights are 0, else at least the penalty.
+    PricesBound
+        At least the penalty.  What rows pay is unknown if they were projected.
     """
-    rows, weights = rows[weights > 0], weights[weights > 0]
-    if not len(rows):
-        return 0.0
+    least = PricesBound(penalty)
     if len(centers) > MOST_CELLS:
-        return penalty
+        return least
     with np.errstate(all="ignore"):  # prices that are not finite prove nothing: see `proved`
         on_axes = MainAxes.of(rows, weights, penalty, len(centers), MOST_AXES)
         if not TINY < on_axes.penalty < 1 / TINY:
-            return penalty
+            return least
         points = on_axes.project(centers)
         pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
         found = best_prices(pricing, upper * on_axes.unit)
-    return max(penalty, on_axes.bound(found, upper))
+    value = on_axes.bound(found.value, upper)
+    if value <= penalty or found.paid is None or on_axes.rest > 0:
+        return PricesBound(max(penalty, value))
+    return PricesBound(value, found.paid / on_axes.unit)

@@ -13,6 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
+from dask_dpmeans.kernels.block import takes_csr
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources import Categories, CubePath, CubeRows, Layout, RowSource, is_latitude
 from dask_dpmeans.storage.location import shown_path
@@ -43,6 +44,7 @@ def request_of(
             weighted=weighted,
             block_rows=source.plan.block_rows,
             categories=_categories_of(source),
+            sparse=source.n_values is not None and takes_csr(feature_map),
         ),
         column_names=None if names is None else tuple(names),
         checksummed=source.checksummed,

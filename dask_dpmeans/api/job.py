@@ -359,7 +359,9 @@ def check_resumable(store: Output, request: Manifest) -> None:
         before, now = there[key], here[key]
         if key == "method":
             before, now = {"": before}, {"": now}
-        compared = {**now, **before} if key == "parameters" else now  # a dry run knows less of rows
+        compared = [*now, "sparse"]  # of the input, of which a dry run knows less
+        if key != "input":
+            compared = [*now, *(before.keys() - now)]
         changed = [
             name
             for name in compared

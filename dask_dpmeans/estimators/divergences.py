@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.impute import KNNImputer
@@ -18,7 +18,7 @@ from dask_dpmeans.estimators.given_rows import GivenRows
 from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances
-from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, takes_csr
 from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.distance import Centers
@@ -65,14 +65,14 @@ class DivergenceMap:
     balance_columns: bool | None
     """Whether each column is divided by its mean cost; None: if columns have divergences of their
     own."""
-    takes_csr: bool = False
+    on_csr: bool = False
     """Whether the method works on encoded CSR rows; not a parameter."""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters as JSON holds them."""
         given = vars(self).copy()
-        del given["takes_csr"]
+        del given["on_csr"]
         if isinstance(self.divergence, Mapping):
             given["divergence"] = {str(key): value for key, value in self.divergence.items()}
         kept = given["divergence"]
@@ -96,7 +96,7 @@ class DivergenceMap:
                 f"scale cannot be used with divergence={self.divergence!r}: counts, shares and "
                 "categories mean what they are; balance_columns=True gives columns equal costs"
             )
-        zeros = self._keeps_zeros(source)
+        zeros = source.n_values is not None and self.takes_csr
         if zeros:
             source = sources.with_csr(source, SumColumns)
         sums, passes = source.fold(SumColumns(layout), name="means"), 2
@@ -121,12 +121,13 @@ class DivergenceMap:
             flat=partial(complete_rows, EncodedDivergence(encoding)),
         )
 
-    def _keeps_zeros(self, source: "RowSource") -> bool:
-        """Return whether encoded rows are sparse: CSR rows whose columns all have zeros alike."""
-        if source.n_values is None or self.missing != "error" or self._balanced:
+    @property
+    def takes_csr(self) -> bool:
+        """Whether CSR rows stay so: if all columns have zeros alike."""
+        if self.missing != "error" or self._balanced:
             return False
         named = isinstance(self.divergence, str) and self.divergence not in (CATEGORICAL, MIXED)
-        return self.takes_csr and named and COLUMN_DIVERGENCES[self.divergence].smoothed
+        return self.on_csr and named and COLUMN_DIVERGENCES[self.divergence].smoothed
 
     @property
     def _balanced(self) -> bool:
@@ -346,15 +347,14 @@ class DivergenceMixin(NearestCenterMixin):
     missing: str
     smoothing: float
     balance_columns: bool | None
+    _on_csr: ClassVar[bool] = False
+    """Whether the method works on encoded CSR rows."""
     cluster_averages_: Float64Array
 
-    @property
-    def _takes_csr(self) -> bool:
-        """Whether the method works on encoded CSR rows."""
-        return False
-
     def _accepts(self) -> "Accepting":
-        return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
+        categories = accepted_categories(self.divergence)
+        csr = takes_csr(self._feature_map())
+        return {"missing": self.missing != "error", "csr": csr, **categories}
 
     def _feature_map(self) -> FeatureMap | None:
         given = self.divergence, self.missing, self.smoothing, self.balance_columns
@@ -362,7 +362,7 @@ class DivergenceMixin(NearestCenterMixin):
         if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
             raise InputError(self._reason_without_metric())
         if learned is not None:
-            return replace(learned, takes_csr=self._takes_csr)
+            return replace(learned, on_csr=self._on_csr)
         return place_map(self.metric)
 
     def _reason_without_metric(self) -> str:

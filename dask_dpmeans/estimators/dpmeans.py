@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -269,6 +269,8 @@ class DPMeans(
     3
     """
 
+    _on_csr: ClassVar[bool] = True
+
     def __init__(
         self,
         penalty: float | str = AUTO,
@@ -337,10 +339,6 @@ class DPMeans(
             nearest_centers=not outliers and not self.min_cluster_weight,
             **told | outliers | bound,
         )
-
-    @property
-    def _takes_csr(self) -> bool:
-        return not self._searches
 
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""

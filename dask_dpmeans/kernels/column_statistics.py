@@ -128,8 +128,8 @@ class ColumnStatistics:
 
     @property
     def takes_csr(self) -> bool:
-        """Whether rows may be CSR: if the features are."""
-        return takes_csr(self.features)
+        """Whether rows may be CSR: if the features are, or without any."""
+        return self.features is None or takes_csr(self.features)
 
     def chunk(self, block: Block) -> Summary:
         """Return the summary of one block."""
@@ -159,10 +159,10 @@ class ColumnStatistics:
 
     def _chunk_csr(self, block: Block) -> Summary:
         """Return the summary of the features of CSR rows, which are CSR too."""
-        flaw = first_sparse_flaw(block, self.limit)
+        flaw = first_flaw(block, self.limit)
         if flaw is None and self.features is not None:
             block = replace(block, rows=self.features(block.rows, block.scratch))
-            flaw = first_sparse_flaw(block, np.inf)
+            flaw = first_flaw(block, np.inf)
             flaw = flaw and flaw._replace(column=-3)
         if flaw is not None:
             nothing = np.zeros(block.rows.shape[1])
@@ -210,7 +210,7 @@ class SparseStatistics(ColumnStatistics):
 
     def chunk(self, block: Block) -> Summary:
         """Return the summary of one block."""
-        flaw = first_sparse_flaw(block, self.limit)
+        flaw = first_flaw(block, self.limit)
         nothing = np.zeros(2)
         if flaw is not None:
             return Summary(flaw, 0.0, nothing, nothing, nothing, nothing)
@@ -335,6 +335,8 @@ def first_flaw(
     `ends` are the `column_ranges` of the rows, (d,) each, if they are known; with `missing`, where
     NaN is no flaw, their `observed_ranges`.
     """
+    if issparse(block.rows):
+        return _first_csr_flaw(block, limit)
     flaws = _weight_and_group_flaws(block)
     ranges = observed_ranges if missing else column_ranges
     lowest, highest = ends or ranges(block.rows)
@@ -369,7 +371,7 @@ def observed_ranges(rows: Rows) -> tuple[Rows, Rows]:
     return lowest, np.fmax.reduce(rows, axis=0, initial=-np.inf)
 
 
-def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:
+def _first_csr_flaw(block: Block, limit: float) -> Flaw | None:
     """Return the first flaw of CSR rows, like `first_flaw`."""
     flaws, rows = _weight_and_group_flaws(block), csr_array(block.rows)
     bad = np.flatnonzero(~(np.abs(rows.data) < limit))

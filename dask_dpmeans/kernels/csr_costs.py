@@ -15,17 +15,19 @@ from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 
-def nearest_csr(rows: Any, linear: Linear, count: int, squared: Float64Array) -> IndexArray:
+def nearest_csr(
+    rows: Any, linear: Linear, columns: Float64Array, count: int, squared: Float64Array
+) -> IndexArray:
     """Return the `count` nearest centers, 1 or 2, of CSR rows, (n, d), as (count, n).
 
-    The last column, which every row stores, does not rank them.  Fill `squared`, (n,), with costs at
-    the nearest center unless it is empty.
+    The last column, which every row stores, does not rank them.  `columns`, (d, k), are the
+    coefficients, a column of the rows in a row.  Fill `squared`, (n,), with costs at the nearest
+    center unless it is empty.
     """
     n, labels = rows.shape[0], np.empty((count, rows.shape[0]), np.intp)
     last = rows.data[rows.indptr[1:] - 1] * linear.coefficients[0, -1]
     found = np.empty((count, n))
     if numba_support.AVAILABLE:
-        columns = np.ascontiguousarray(linear.coefficients.T)
         parts = rows.data, rows.indices, rows.indptr
         _nearest_csr_compiled(*parts, columns, linear.constants, labels, found)
     else:
@@ -37,6 +39,10 @@ def nearest_csr(rows: Any, linear: Linear, count: int, squared: Float64Array) ->
 
 def csr_costs(rows: Any, linear: Linear, labels: IndexArray) -> Float64Array:
     """Return the linear cost of CSR rows, (n, d), at the centers of their labels, (n,)."""
+    if numba_support.AVAILABLE:
+        found = np.empty(len(labels))
+        _csr_costs_compiled(rows.data, rows.indices, rows.indptr, *linear, labels, found)
+        return found
     numbers = row_numbers(rows)
     products = rows.data * linear.coefficients[labels[numbers], rows.indices]
     return np.maximum(_sums(numbers, linear.constants[labels], products), 0.0)
@@ -65,6 +71,24 @@ def _nearest_csr_sums(rows: Any, linear: Linear, labels: IndexArray, found: Floa
             best[1] = np.where(better, best[0], np.where(next_best, value, best[1]))
             best[0] = np.where(better, value, best[0])
     labels[:], found[:] = places[: len(labels)], tops[: len(found)]
+
+
+@compile_loop
+def _csr_costs_compiled(
+    data: Float64Array,
+    indices: IntegerArray,
+    indptr: IntegerArray,
+    coefficients: Float64Array,
+    constants: Float64Array,
+    labels: IndexArray,
+    found: Float64Array,
+) -> None:
+    """Fill in the costs, (n,), at the centers of the labels, (n,)."""
+    for i in range(len(labels)):
+        label, cost = labels[i], constants[labels[i]]
+        for place in range(indptr[i], indptr[i + 1]):
+            cost += data[place] * coefficients[label, indices[place]]
+        found[i] = max(cost, 0.0)
 
 
 @compile_loop

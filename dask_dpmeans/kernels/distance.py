@@ -75,6 +75,11 @@ class Centers:
         """Linear costs, or centers without constants, of which the definition is computed."""
         return self.linear or Linear(self.values, NOTHING)
 
+    @cached_property
+    def columns(self) -> Float64Array:
+        """(d, k), what is multiplied with each column of the rows."""
+        return np.ascontiguousarray(self.definition.coefficients.T)
+
     @property
     def ranked(self) -> bool:
         """Whether one product ranks the centers."""
@@ -299,7 +304,7 @@ def _rank(
     """
     scratch = scratch or Scratch()
     if issparse(rows):
-        return nearest_csr(rows, centers.definition, count, squared)
+        return nearest_csr(rows, centers.definition, centers.columns, count, squared)
     if len(centers) == 1 or not len(rows):
         labels = np.zeros((count, len(rows)), np.intp)
         if squared.size:
@@ -307,9 +312,8 @@ def _rank(
         return labels
     if numba_support.AVAILABLE and len(rows) * centers.values.size <= FEW_DIFFERENCES:
         labels = np.empty((count, len(rows)), np.intp)
-        points, constants = centers.definition
-        columns = np.ascontiguousarray(points.T)
-        definition_compiled.nearest_by_definition(rows, columns, constants, labels, squared)
+        constants = centers.definition.constants
+        definition_compiled.nearest_by_definition(rows, centers.columns, constants, labels, squared)
         return labels
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)

@@ -8,8 +8,10 @@ deleted; if it costs more than `Centers.most` there, it becomes an outlier.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import propose
@@ -59,6 +61,7 @@ class MoveStatistics:
 class MoveScan:
     """The reduction to `MoveStatistics`."""
 
+    takes_csr: ClassVar[bool] = True
     centers: Centers
     """(k, d), the centers."""
     children: Float64Array
@@ -73,7 +76,7 @@ class MoveScan:
         labels, seconds = two_nearest(block, self.centers)
         divergence, measure = self.centers.divergence, _measure
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
-        if numba_support.AVAILABLE and self.centers.ranked:
+        if numba_support.AVAILABLE and self.centers.ranked and not issparse(block.rows):
             measure = _measure_compiled
         squared, halves, inertias, transfers, (outliers, departures) = measure(
             block, self.centers, children, labels, seconds
@@ -111,7 +114,7 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     """Return the nearest and second nearest centers, (height,) each; 0 and 0 if k = 1."""
     if len(centers) > 1:
         return nearest_two(block.rows, centers, block.scratch)
-    only = np.zeros(len(block.rows), np.intp)
+    only = np.zeros(block.rows.shape[0], np.intp)
     return only, only
 
 

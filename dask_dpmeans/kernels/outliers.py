@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows, dense
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop
@@ -95,7 +95,7 @@ class OutlierStatistics:
         rows, weights = block.rows[outliers], block.row_weights(outliers)
         m, d = candidates.values.shape
         moments = Moments.none(m, d)
-        if m and len(rows):
+        if m and len(weights):
             labels, costs = nearest_squared(rows, candidates, block.scratch)
             labels[costs > candidates.most] = m
             some = Block(block.start, rows, weights, block.scratch)
@@ -114,7 +114,7 @@ def draw_outliers(
     keys = uniform[some] / (1.0 - uniform[some]) / weights[some]
     least = np.argsort(keys, kind="stable")[:DRAWN_OUTLIERS]
     some = some[least]
-    return DrawnOutliers(keys[least], numbers[some], rows[some].astype(np.float64))
+    return DrawnOutliers(keys[least], numbers[some], dense(rows[some]).astype(np.float64))
 
 
 def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:

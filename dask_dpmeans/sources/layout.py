@@ -226,13 +226,14 @@ def lay_out(
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
     n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)
-    prepare = replace(prepare, csr=n_values is not None and takes_csr(needs.features))
+    stays = needs.csr if needs.features is None else takes_csr(needs.features)
+    prepare = replace(prepare, csr=n_values is not None and stays)
     beside = given.sample_weight, given.groups
     whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names, categories)
     height = columns.block_rows or _block_height(whole)
     if needs.sparse:
         _check_sparse(whole, columns, needs)
-    elif n_values is not None:
+    elif n_values is not None and not prepare.csr:
         _check_block(whole, min(height, n))
     resident = n * whole.row_bytes <= RESIDENT_SHARE * resources.memory
     streams = not resident and not isinstance(rows, da.Array)

@@ -48,6 +48,7 @@ class Accepting(TypedDict, total=False):
     """Options for the rows that an estimator accepts, and others refuse."""
 
     missing: bool
+    csr: bool
     categories: bool
     categorical: Sequence[str | int] | Literal["all"]
     known_categories: Categories | None
@@ -163,6 +164,8 @@ class Requirements(FromOptions):
     """Columns that the input must have."""
     missing: bool = False
     """Whether NaN, nulls and masked entries are missing values; else they are errors."""
+    csr: bool = False
+    """Whether CSR rows stay so for kernels that take them, if there are no features yet."""
     categories: bool = False
     """Whether columns of categories are read, as codes; else they are errors."""
     categorical: Sequence[str | int] | Literal["all"] = ()

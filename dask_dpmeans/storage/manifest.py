@@ -47,6 +47,8 @@ class InputDescription:
     """Number of data sets; 0 if they are not told apart, or before the rows were read."""
     categories: Mapping[int, tuple[str | int | float | bool, ...]] = field(default_factory=dict)
     """Categories of columns of codes, by column, in the order of the codes."""
+    sparse: bool = False
+    """Whether counts were encoded as CSR rows, which have other last bits than dense rows."""
 
     @property
     def n_columns(self) -> int:
@@ -62,20 +64,23 @@ class InputDescription:
             found["categories"] = {str(key): list(each) for key, each in self.categories.items()}
         if not self.fingerprint:
             del found["fingerprint"], found["n_groups"]
+        if not self.sparse:
+            del found["sparse"]
         return found
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the description that JSON holds; an error of `MALFORMED` names what is wrong."""
-        told: dict[str, Any] = {"fingerprint": "", "n_groups": 0, "categories": {}, **given}
+        usual = {"fingerprint": "", "n_groups": 0, "categories": {}, "sparse": False}
+        told: dict[str, Any] = usual | dict(given)
         found = {name: told[name] for name in cls.__dataclass_fields__}
         shape, columns = found["shape"], found["columns"]
         pair = _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1
         _require(pair, "input.shape", shape)
         listed = _is_list_of(int, columns) and all(0 <= each < shape[1] for each in columns)
         _require(columns is None or (listed and columns != []), "input.columns", columns)
-        kinds = {"scaled": bool, "weighted": bool, "block_rows": int, "n_groups": int}
-        _require_kinds(found, kinds, "input.")
+        _require_kinds(found, dict.fromkeys(("scaled", "weighted", "sparse"), bool), "input.")
+        _require_kinds(found, dict.fromkeys(("block_rows", "n_groups"), int), "input.")
         for name in ("block_rows", "n_groups"):
             _require(found[name] >= 0, f"input.{name}", found[name])
         _require(np.dtype(found["dtype"]).kind in "biuf", "input.dtype", found["dtype"])

@@ -1,9 +1,10 @@
 """A fit of sparse counts as CSR rows against the same fit of the same counts as dense rows: time and memory.
 
 Rows are drawn from profiles, each with its own columns, so that about 1 % of the counts are not 0.  A fit starts from
-one row of each profile, and no row opens a cluster; it is ended after some sweeps.  Each fit runs in a new process on
-one thread: processor seconds of the whole fit and of `predict`, seconds of a sweep after the first, and the memory that
-the fit and `predict` need at their peak beside the counts as they are given.
+one row of each profile, and no row opens a cluster; it is ended after some sweeps.  A search, at a price of which the
+profiles are worth more, is ended after as many steps.  All run in a new process on one thread: processor seconds of the
+whole fit and of `predict`, seconds of a sweep after the first, processor seconds of a pass of the search, and the most
+memory that fits and `predict` need beside the counts as they are given.
 """
 
 import resource
@@ -26,7 +27,8 @@ FAR = 1e6
 """A penalty at which no row opens a cluster."""
 SWEEPS = 6
 DIVERGENCES = ("poisson", "multinomial")
-FIT, SWEEP, PREDICT, MEMORY = "fit", "sweep", "predict", "MB beside the counts"
+FIT, SWEEP, PREDICT, SEARCH = "fit", "sweep", "predict", "pass of a search"
+MEMORY = "MB beside the counts"
 
 
 def counts(n: int, d: int, k: int, density: float) -> csr_array:
@@ -59,13 +61,17 @@ def measure(divergence: str, kind: str, shape: tuple[int, int, int], density: fl
     seconds = process_time() - start
     start = process_time()
     model.predict(rows)
+    predicted, start = process_time() - start, process_time()
+    worth = (model.inertia_ / n) * (n / k) / 10
+    searched = DPMeans(worth, **settings, search=True, max_iter=SWEEPS).fit(rows)
     figures = {
         FIT: seconds,
         SWEEP: float(np.median([each.seconds for each in model.history_[1:]])),
-        PREDICT: process_time() - start,
+        PREDICT: predicted,
+        SEARCH: (process_time() - start) / searched.n_passes_,
         MEMORY: megabytes() - before,
-        "k": model.n_clusters_,
         "objective": model.objective_,
+        "found": searched.n_clusters_,
     }
     click.echo(dumps(figures))
 
@@ -73,7 +79,7 @@ def measure(divergence: str, kind: str, shape: tuple[int, int, int], density: fl
 def lines(found: Mapping[str, list[Mapping[str, float]]]) -> list[Line]:
     """What the table says of a divergence."""
     answer = []
-    for figure in (FIT, SWEEP, PREDICT, MEMORY):
+    for figure in (FIT, SWEEP, PREDICT, SEARCH, MEMORY):
         times: Times = {kind: [each[figure] for each in found[kind]] for kind in found}
         values = [one / other for one, other in zip(times["csr"], times["dense"], strict=True)]
         low, middle, high = quartiles(values)
@@ -116,8 +122,10 @@ def main(
                 ended = subprocess.run(command, capture_output=True, check=True, text=True)
                 each.append(loads(ended.stdout))
         both = [each[0]["objective"] for each in found.values()]
+        numbers = [f"{each[0]['found']:.0f}" for each in found.values()]
         title = f"{divergence}: {rows:,} x {columns:,}, {density:.2g} not 0, {clusters} centers"
-        click.echo(table(f"{title}, J {both[0]:.9g} and {both[1]:.9g}", lines(found)))
+        title += f", J {both[0]:.9g} and {both[1]:.9g}, {' and '.join(numbers)} by the search"
+        click.echo(table(title, lines(found)))
 
 
 if __name__ == "__main__":

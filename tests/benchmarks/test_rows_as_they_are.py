@@ -5,6 +5,7 @@ Never a time.
 
 from importlib.util import find_spec
 from itertools import product
+from json import loads
 from pathlib import Path
 
 import categories
@@ -14,6 +15,7 @@ import missing
 import noise
 import numpy as np
 import pytest
+import sparse_counts
 from click.testing import CliRunner, Result
 from labelled_sets import around, grid
 from sklearn.metrics import f1_score
@@ -292,6 +294,21 @@ def test_the_tables_of_passes_have_all_lines(monkeypatch: pytest.MonkeyPatch) ->
     assert "search, outliers / search" in result.stdout
     assert "squared, now / squared, before  1.00" in result.stdout
     assert asked == [Path(package)] * 4
+
+
+@pytest.mark.parametrize("divergence", sparse_counts.DIVERGENCES)
+def test_counts_as_csr_rows_give_what_they_give_as_dense_rows(divergence: str) -> None:
+    size = "--rows", "400", "--columns", "60", "--clusters", "4", "--density", "0.1"
+    csr, dense = (
+        loads(ran(sparse_counts.main, *size, "--alone", divergence, kind).stdout)
+        for kind in ("csr", "dense")
+    )
+    assert csr["objective"] == pytest.approx(dense["objective"], rel=1e-9)
+    assert csr["found"] == dense["found"] > 1
+    for name in ("objective", "found"):
+        del csr[name], dense[name]
+    text = " ".join(map(str, sparse_counts.lines({"csr": [csr], "dense": [dense]})))
+    assert all(name in text for name in csr)
 
 
 @pytest.mark.timeout(120)

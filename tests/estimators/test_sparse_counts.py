@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
 from scipy.sparse import csc_array, csr_array
+from sklearn.metrics import adjusted_rand_score
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
-from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.block import Scratch, dense
 from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.sources import layout
 
+encode_rows = Encoding.__call__
 PRICES = {"poisson": 12.0, "multinomial": 0.8, "bernoulli": 6.0}
 
 
@@ -90,10 +92,11 @@ def stored_csr(path, rows, chunk):
 
 
 @pytest.mark.parametrize("name", sorted(PRICES))
-@pytest.mark.parametrize("chunk", [7, 50])
-def test_any_chunks_and_threads_give_the_same_bytes(tmp_path, name, chunk):
-    rows = drawn(name, chunk).astype(np.float64)
-    method = DPMeans(PRICES[name], divergence=name, random_state=0)
+@pytest.mark.parametrize(("chunk", "search"), [(7, False), (50, False), (50, True)])
+def test_any_chunks_and_threads_give_the_same_bytes(tmp_path, name, chunk, search):
+    rows = drawn(name, chunk, n=60 if search else 120).astype(np.float64)
+    more = {"search": True, "effort": "quick"} if search else {}
+    method = DPMeans(PRICES[name] * (4 if search else 1), divergence=name, random_state=0, **more)
     lazy = da.from_array(rows, chunks=(chunk, -1)).map_blocks(csr_array, meta=csr_array((0, 8)))
     path = stored_csr(tmp_path / "rows.zarr", rows, chunk)
     found = []
@@ -107,6 +110,41 @@ def test_any_chunks_and_threads_give_the_same_bytes(tmp_path, name, chunk):
         centers, labels = model.cluster_centers_, np.asarray(model.labels_)
         found.append((centers.tobytes(), labels.tobytes(), model.objective_))
     assert len(set(found)) == 1
+
+
+searches = st.sampled_from([{}, {"outlier_penalty": 1.5}, {"discount": 0.2}])
+
+
+@settings(deadline=None, max_examples=10)
+@given(cases, st.booleans(), searches)
+def test_a_search_of_csr_rows_is_the_search_of_the_same_code_as_dense_rows(case, weighted, more):
+    name, seed, density = case
+    rows = csr_array(drawn(name, seed, n=50, density=density))
+    weights = np.random.default_rng(seed).integers(1, 4, rows.shape[0]) if weighted else None
+    price = 4 * PRICES[name]
+    more = {key: share * price for key, share in more.items()}
+    settings = {"divergence": name, "search": True, "effort": "quick", "random_state": 0}
+    model = DPMeans(price, **settings, **more)
+    found = []
+    for encode in (Encoding.__call__, lambda *given: dense(encode_rows(*given))):
+        with mock.patch.object(Encoding, "__call__", encode):
+            model.fit(rows, sample_weight=weights)
+        figures = model.cluster_averages_, model.labels_, model.cluster_inertias_
+        found.append((*(each.tobytes() for each in figures), model.objective_, model.n_iter_))
+    assert model.features_.takes_csr
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", sorted(PRICES))
+def test_a_search_of_csr_rows_finds_clear_clusters_as_the_search_of_dense_rows_does(name):
+    rows = drawn(name, 6, n=200, d=20, density=0.9)
+    settings = {"divergence": name, "search": True, "effort": "quick", "random_state": 0}
+    one = DPMeans(20 * PRICES[name], **settings).fit(csr_array(rows))
+    other = DPMeans(20 * PRICES[name], **settings).fit(rows)
+    assert one.n_clusters_ > 1
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-9)
+    assert adjusted_rand_score(one.labels_, other.labels_) == 1.0
+    np.testing.assert_array_equal(one.predict(rows), one.labels_)
 
 
 def test_a_run_keeps_what_zeros_become(tmp_path):
@@ -138,6 +176,27 @@ def test_a_step_that_is_resumed_goes_on_from_sparse_centers(tmp_path):
     one, other = load(tmp_path / "run"), load(tmp_path / "whole")
     assert one.cluster_centers_.tobytes() == other.cluster_centers_.tobytes()
     assert one.objective_ == other.objective_
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_a_run_is_not_resumed_with_the_encoding_of_other_rows(tmp_path, search):
+    """Nor is a run of an earlier version, whose CSR rows were encoded as dense rows are."""
+    rows = drawn("poisson", 2).astype(np.float64)
+    method = DPMeans(12.0, divergence="poisson", search=search, random_state=0, max_iter=1)
+    runs = {"sparse": csr_array(rows), "earlier": csr_array(rows), "other": rows}
+    for name, given_rows in runs.items():
+        with (
+            mock.patch.object(DPMeans, "_on_csr", name == "sparse"),
+            pytest.warns(UserWarning, match="converge"),
+        ):
+            fit(given_rows, tmp_path / name, method)
+    for name, given_rows, told in (
+        ("sparse", rows, "sparse True, not None"),
+        ("earlier", csr_array(rows), "sparse None, not True"),
+        ("other", csr_array(rows), "sparse None, not True"),
+    ):
+        with pytest.raises(InputError, match=told):
+            fit(given_rows, tmp_path / name, method.set_params(max_iter=2), resume=True)
 
 
 def test_columns_of_csr_rows_are_chosen_and_csc_rows_are_taken(tmp_path):
@@ -173,7 +232,6 @@ def test_a_number_without_a_cost_is_named_as_in_dense_rows(name):
 @pytest.mark.parametrize(
     "model",
     [
-        DPMeans(12.0, divergence="poisson", search=True, random_state=0),
         DPMeans(12.0, divergence="poisson", balance_columns=True),
         DPMeans(12.0, divergence="poisson", missing="observed"),
         DPMeans(12.0, divergence={0: "poisson"}),
@@ -197,6 +255,27 @@ def wide(n=4000, d=2000):
 
 def encode(rows, encoding):
     encoding(rows, Scratch())
+
+
+def search_counts(rows):
+    return DPMeans(1e9, divergence="poisson", search=True, random_state=0).fit(rows)
+
+
+def predict_lazily(model, rows):
+    lazy = da.from_array(np.arange(rows.shape[0])[:, np.newaxis], chunks=(300, 1)).map_blocks(
+        lambda numbers: rows[numbers[:, 0]], meta=csr_array((0, 1)), chunks=(300, rows.shape[1])
+    )
+    model.predict(lazy).compute(scheduler="synchronous")
+
+
+def test_no_block_of_counts_is_made_dense():
+    """The first pass, a search and lazy predictions need less memory than the smallest dense block."""
+    rows = wide(n=300, d=6_000)
+    rows.sum_duplicates()
+    block = 256 * rows.shape[1] * 8
+    peak_memory(search_counts, rows[:20, :200])  # loads and compiles
+    assert peak_memory(search_counts, rows) < block / 2
+    assert peak_memory(predict_lazily, search_counts(rows), rows) < block / 4
 
 
 def test_encoded_csr_rows_take_the_memory_of_their_values():

@@ -1,6 +1,6 @@
 """Linear costs, sums and statistics of encoded CSR rows: what the same encoded rows give as dense rows."""
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_squar
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns
 from dask_dpmeans.kernels.moments import cluster_moments
+from dask_dpmeans.kernels.move_statistics import MoveScan
+from dask_dpmeans.kernels.outliers import Candidates
 
 
 def drawn(name, seed, n=60, d=9, density=0.3):
@@ -82,6 +84,39 @@ def test_sums_of_csr_rows_are_to_the_bit_those_of_the_same_rows_dense(way, case,
     other = cluster_moments(block, labels, squared, len(centers))
     for found, wanted in zip(one.parts, other.parts, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@settings(deadline=None, max_examples=40)
+@given(cases, st.booleans(), st.sampled_from([np.inf, 0.5, 0.9]), st.integers(0, 3))
+def test_gains_of_moves_of_csr_rows_are_to_the_bit_those_of_the_same_rows_dense(
+    way, case, weighted, share, n_candidates
+):
+    """A share of the rows are no outliers; the others may be nearest to candidates."""
+    _, sparse, dense, centers = encoded(case)
+    weights = np.random.default_rng(case[1]).integers(0, 3, len(dense)) * 0.7 if weighted else None
+    costs_now = nearest_squared(dense, centers)[1]
+    most = np.inf if np.isinf(share) else float(np.quantile(costs_now, share))
+    children = np.stack([centers.values, centers.values[::-1]], axis=1)
+    children[:, 0, 0] += 0.5
+    scan = MoveScan(
+        replace(centers, most=most),
+        children,
+        float(np.median(costs_now)),
+        Candidates(dense[:n_candidates], 7),
+    )
+    block = Block(0, dense, weights)
+    one = flattened(scan.chunk(replace(block, rows=sparse)))
+    other = flattened(scan.chunk(block))
+    assert len(one) == len(other) > 10
+    for found, wanted in zip(one, other, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def flattened(answer):
+    """All arrays and numbers of an answer."""
+    if not is_dataclass(answer):
+        return [answer]
+    return [part for field in fields(answer) for part in flattened(getattr(answer, field.name))]
 
 
 @settings(deadline=None, max_examples=40)

@@ -13,7 +13,7 @@ from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.plan import Kernel, block_height
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
@@ -108,13 +108,16 @@ def dpmeans_predict(
     if not issparse(rows):
         check_dense(rows, "data")
         return _part_answer(rows, model, start, 0, groups)
+    kernel, prepare = model
+    prepare = replace(prepare, csr=takes_csr(prepare.features)).seen_by(kernel)
     rows, n = csr_chunk(rows), rows.shape[0]
-    height = block_height(model[1].n_columns(rows.shape[1]))
+    height = block_height(prepare.n_columns(rows.shape[1]))
     answers = []
     for first in range(0, max(1, n), height):
         stop = min(first + height, n)
         sets = None if groups is None else groups[first:stop]
-        answers.append(_part_answer(csr_rows(rows, first, stop), model, start, first, sets))
+        part = csr_rows(rows, first, stop)
+        answers.append(_part_answer(part, (kernel, prepare), start, first, sets))
     if issparse(answers[0]):
         return vstack(answers, "csr")
     return np.concatenate(answers)

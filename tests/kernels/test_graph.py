@@ -10,6 +10,7 @@ from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.graph import (
     ALONE,
     Inspection,
+    MoveRule,
     NodeMoveScan,
     Tally,
     hashed_uniform,
@@ -68,9 +69,8 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         cut_cost(graph, labels, penalty, normalized),
         folded(Tally(labels, normalized), graph).whole(k),
     )
-    found = folded(
-        NodeMoveScan(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph
-    )
+    rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
+    found = folded(NodeMoveScan(labels, totals, rule, 99), graph)
     proposed = dict(
         zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
     )
@@ -99,7 +99,8 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     k = int(labels.max()) + 1
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
-    found = folded(NodeMoveScan(labels, totals, 0.0, 1e-9, normalized, within), graph)
+    rule = MoveRule(0.0, 1e-9, normalized)
+    found = folded(NodeMoveScan(labels, totals, rule, 99, within), graph)
     assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 

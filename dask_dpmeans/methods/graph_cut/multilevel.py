@@ -129,7 +129,7 @@ class Method(CutMethod):
             after, merged = partitioner.merge(after, 0)
             after = partitioner.move(after, MAX_MOVE_ROUNDS)
             if state.merging:
-                after = partitioner.lower_of(after, self._sweep_labels(partitioner))
+                after = partitioner.lower_labels(after, self._sweep_labels(partitioner))
             after = partitioner.regroup(after, (finer, pieces))
         if not merging or state.step + 1 >= self.max_iter:
             check_number(len(after.totals.masses), self.max_clusters, self.penalty)

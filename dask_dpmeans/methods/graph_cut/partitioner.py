@@ -9,7 +9,16 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import ALONE, NodeMoveScan, RowMoves, Tally, Totals, merge_partners
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    MoveRule,
+    NodeMoves,
+    NodeMoveScan,
+    Tally,
+    Totals,
+    merge_partners,
+    move_nodes,
+)
 from dask_dpmeans.kernels.graph_contraction import Contraction, contract_graph, symmetrize
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import (
@@ -28,11 +37,10 @@ MOVES_BETWEEN_HALVES = 10
 """Rounds of moves between the halves that a cluster may be split into."""
 MAX_MOVE_ROUNDS = 100
 """Rounds of moves after the last merge."""
-LEAST_SHARE = 1e-3
-"""Half of the nodes that would gain by moving alone move in one round.  The share is halved after a
-round without gain; below this share only the best node moves."""
 MAX_LINKS = 2**25
 """Links between clusters that the coordinator has in memory."""
+MOVING_LINKS = 2**25
+"""Links of the nodes that move in one round, which the coordinator has in memory."""
 MIN_LINKS = 2**3
 """Links that it keeps for each cluster in any case.  Links left out would only add to the gain of
 merges."""
@@ -87,13 +95,18 @@ class Partitioner:
         objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
         return Partition(labels, totals, objective, births, deaths)
 
-    def lower_of(self, before: Partition, labels: Labels | None) -> Partition:
-        """Return the clusters of `labels`, (n,), if these are lower, else `before`."""
-        if labels is not None:
-            other = self.partition(labels, before.births, before.deaths)
-            if other.objective < before.objective:
-                return other
+    def lower_of(self, before: Partition, after: Partition) -> Partition:
+        """Return the clusters of `after`, with their totals summed anew, if lower than `before`."""
+        summed = self.partition(after.labels, after.births, after.deaths)
+        if summed.objective < before.objective:
+            return summed
         return before
+
+    def lower_labels(self, before: Partition, labels: Labels | None) -> Partition:
+        """Return the clusters of `labels`, (n,), if these are lower, else `before`."""
+        if labels is None:
+            return before
+        return self.lower_of(before, before._replace(labels=labels))
 
     def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
         """Return the graph between clusters, (k, k), of masses (k,), without too light links."""
@@ -157,50 +170,52 @@ class Partitioner:
     # Moves
 
     def move(self, before: Partition, most: int) -> Partition:
-        """Move nodes in at most `most` rounds, each lower than the one before."""
-        share, proposed = 0.5, None
+        """Move nodes in at most `most` rounds; return lower clusters, or `before`.
+
+        Nodes that would gain by moving alone then move one after the other, each to where it gains
+        most, if it still gains.
+        """
+        after = before
         for _ in range(most):
-            if proposed is None:
-                proposed = self._propose_moves(before)
+            proposed = self._propose_moves(after)
             if not proposed.rows.size:
                 break
-            chosen = np.flatnonzero(self.random().random(len(proposed.rows)) < share)
-            if share < LEAST_SHARE or not chosen.size:
-                # The gain of a single move is exact.
-                chosen = np.argmax(proposed.gains, keepdims=True)
-            after = self._apply_moves(before, proposed, chosen)
-            if after.objective < before.objective:
-                cuts = self.method.cuts(after.totals)
-                small = self.method.little(before.objective, after.objective, cuts, FINER)
-                before, proposed, share = after, None, min(0.5, 2 * share)
-                if small:
-                    break
-            elif len(chosen) == 1:
+            lower = self._move_in_turn(after, proposed)
+            cuts = self.method.cuts(lower.totals)
+            small = self.method.little(after.objective, lower.objective, cuts, FINER)
+            after = lower
+            if small:
                 break
-            else:
-                share /= 2
-        return before
+        if after is before:
+            return before
+        return self.lower_of(before, after)
 
-    def _propose_moves(self, found: Partition) -> RowMoves:
+    def _rule(self, totals: Totals) -> MoveRule:
+        return MoveRule(self.price, self._least_gain(shares(totals)), self.method.normalized)
+
+    def _propose_moves(self, found: Partition) -> NodeMoves:
         """Return the nodes that would gain by moving alone: one pass."""
-        least = self._least_gain(shares(found.totals))
+        most = MOVING_LINKS // self.source.plan.n_blocks
         clusters = found.labels, found.totals
-        reduction = NodeMoveScan(*clusters, self.price, least, self.method.normalized, self.within)
+        reduction = NodeMoveScan(*clusters, self._rule(found.totals), most, self.within)
         return self.fold(reduction, "move")
 
-    def _apply_moves(self, before: Partition, proposed: RowMoves, chosen: IndexArray) -> Partition:
-        """Return the clusters after some of the proposals: one pass."""
-        labels, targets = before.labels.copy(), proposed.targets[chosen]
-        k, alone = len(before.totals.masses), targets == ALONE
-        labels[proposed.rows[chosen]] = np.where(alone, k + np.cumsum(alone) - 1, targets)
+    def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
+        """Return the clusters after nodes have moved; their totals are sums of changes."""
+        labels, k = before.labels.copy(), len(before.totals.masses)
+        rule = self._rule(before.totals)
+        found, fell = move_nodes(proposed, labels, before.totals, rule, self.within)
+        objective = before.objective - fell
         if self.within is not None:
-            return self.partition(labels)
-        births = int(np.count_nonzero(alone))
-        kept = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=k + births))
-        numbers = np.full(k + births, ALONE, np.int32)
+            return Partition(labels, found, objective)
+        births = len(found.masses) - k
+        kept = np.flatnonzero(found.sizes)
+        numbers = np.full(len(found.masses), ALONE, np.int32)
         numbers[kept] = np.arange(len(kept))
-        deaths = before.deaths + k + births - len(kept)
-        return self.partition(relabel_nodes(labels, numbers), before.births + births, deaths)
+        deaths = before.deaths + len(found.masses) - len(kept)
+        totals = Totals(*(values[kept] for values in vars(found).values()))
+        labels = relabel_nodes(labels, numbers)
+        return Partition(labels, totals, objective, before.births + births, deaths)
 
     # Splits
 
@@ -266,7 +281,7 @@ class Partitioner:
         for cuts in (nodes, *reversed(finer), before.labels):
             parts, owners = intersect(before.labels, cuts)
             if len(owners) <= MOST_PIECES:
-                after = self.lower_of(before, relabel_nodes(parts, self._regroup(parts, owners)))
+                after = self.lower_labels(before, relabel_nodes(parts, self._regroup(parts, owners)))
                 if after is before:
                     return before
                 return self.move(after, MAX_MOVE_ROUNDS)

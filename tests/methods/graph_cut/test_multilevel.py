@@ -15,7 +15,7 @@ from strategies import chunkings, contents, cut_cost, graphs
 from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.kernels.graph import ALONE, NodeMoveScan
+from dask_dpmeans.kernels.graph import ALONE, MoveRule, NodeMoveScan
 from dask_dpmeans.methods.graph_cut import partitioner, sweep
 from dask_dpmeans.methods.graph_cut.multilevel import Method
 from dask_dpmeans.methods.graph_cut.partitioner import Partitioner
@@ -112,9 +112,8 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     source = as_source(csr_array(graph), sparse=True)
     *_, last = iterate(source, method)
     totals = method.totals(source, last.state.labels, len(last.state.weights))
-    found = source.fold(
-        NodeMoveScan(last.state.labels, totals, method.price, 1e-8, method.normalized)
-    )
+    rule = MoveRule(method.price, 1e-8, method.normalized)
+    found = source.fold(NodeMoveScan(last.state.labels, totals, rule, 99))
     assert not found.rows.size
 
 

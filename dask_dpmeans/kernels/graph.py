@@ -17,14 +17,14 @@ same problem again, and every gain below is exact.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, Sums
+from dask_dpmeans.kernels.answers import Records, Sums
 from dask_dpmeans.kernels.block import (
     Block,
     Float64Array,
@@ -35,12 +35,10 @@ from dask_dpmeans.kernels.block import (
 )
 from dask_dpmeans.kernels.graph_compiled import (
     Links,
-    best_moves_loop,
     inner_sums_loop,
     link_digests_loop,
     members_loop,
     merge_partners_loop,
-    move_in_turn,
     sum_links_loop,
     table_for,
 )
@@ -95,17 +93,6 @@ class RowMoves(Records):
     """(m,), decrease of the objective if the row moves alone."""
 
 
-class MoveRule(NamedTuple):
-    """What a move of a node gains."""
-
-    price: float
-    """Price of a cluster."""
-    least: float
-    """Gains up to this are ignored."""
-    normalized: bool
-    """Whether the cut is the normalized one."""
-
-
 class GraphSummary(NamedTuple):
     """Findings of the first pass over a graph."""
 
@@ -116,6 +103,8 @@ class GraphSummary(NamedTuple):
     """(n,), numbers of links to other nodes."""
     loops: Float64Array
     """(n,), weights of the links of nodes to themselves."""
+    whole: bool
+    """Whether all weights are whole numbers."""
     negative: tuple[int, int, float] | None
     """The first link below 0: its nodes and weight."""
     forward: int
@@ -135,14 +124,13 @@ class Inspection:
             negative = node, int(graph.indices[at]), float(graph.data[at])
         nodes = row_numbers(graph) + block.start
         forward, backward = _link_digests(graph, block.start, nodes)
-        looped = np.bincount(
-            nodes[nodes == graph.indices] - block.start, minlength=graph.shape[0]
-        )
+        looped = np.bincount(nodes[nodes == graph.indices] - block.start, minlength=graph.shape[0])
         return GraphSummary(
             columns=graph.shape[1],
             degrees=row_sums(graph),
             links=np.diff(graph.indptr) - looped,
             loops=graph.diagonal(block.start),
+            whole=bool(np.array_equal(graph.data, np.rint(graph.data))),
             negative=negative,
             forward=forward,
             backward=backward,
@@ -155,6 +143,7 @@ class Inspection:
             degrees=np.concatenate([left.degrees, right.degrees]),
             links=np.concatenate([left.links, right.links]),
             loops=np.concatenate([left.loops, right.loops]),
+            whole=left.whole and right.whole,
             negative=left.negative or right.negative,
             forward=(left.forward + right.forward) % 2**64,
             backward=(left.backward + right.backward) % 2**64,
@@ -192,6 +181,13 @@ class GivenLabels:
         return (self.labels[block.start : block.start + block.rows.shape[0]],)
 
 
+def union(left: IndexArray, right: IndexArray) -> IndexArray:
+    """Return the different numbers of two ascending arrays, ascending."""
+    both = np.concatenate([left, right])
+    both.sort(kind="stable")  # two runs: four times as fast as NumPy's union1d, which hashes
+    return both[np.append(True, both[1:] != both[:-1])] if both.size else both
+
+
 @dataclass(frozen=True)
 class Tally:
     """Reduction to the totals of clusters."""
@@ -214,57 +210,8 @@ class Tally:
 
     def combine(self, left: PartialTotals, right: PartialTotals) -> PartialTotals:
         """Add the totals of two neighboring runs."""
-        clusters = np.union1d(left.clusters, right.clusters)
+        clusters = union(left.clusters, right.clusters)
         return PartialTotals(clusters, left.spread(clusters) + right.spread(clusters))
-
-
-@dataclass(frozen=True)
-class NodeMoves(RowMoves):
-    """Nodes that would gain by moving alone."""
-
-    links: csr_array
-    """(m, n), their links."""
-
-    def then(self, other: Self) -> Self:
-        """Return these nodes, followed by `other`."""
-        rows, targets, gains = (
-            np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in ("rows", "targets", "gains")
-        )
-        return type(self)(rows, targets, gains, vstack([self.links, other.links], format="csr"))
-
-
-@dataclass(frozen=True)
-class NodeMoveScan(ConcatenatedAnswers):
-    """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster."""
-
-    labels: Labels
-    """(n,), of all nodes."""
-    totals: Totals
-    """Of the k clusters."""
-    rule: MoveRule
-    most: int
-    """Most links of the nodes of a block, at least one node; those that gain most come first."""
-    within: IndexArray | None = None
-    """(k,), nodes move between clusters of one number only, and open none; None for all moves."""
-
-    def chunk(self, block: Block) -> NodeMoves:
-        """Return the moves of a run of nodes."""
-        graph = links_of(block)
-        targets, gains = best_moves(
-            graph, block.start, self.labels, self.totals, self.rule, self.within
-        )
-        nodes = np.flatnonzero(gains > self.rule.least)
-        nodes = nodes[self._first(gains[nodes], np.diff(graph.indptr)[nodes])]
-        return NodeMoves(nodes + block.start, targets[nodes], gains[nodes], graph[nodes])
-
-    def _first(self, gains: Float64Array, counts: IndexArray) -> IndexArray:
-        """Return which nodes, in order, have the greatest gains and at most so many links."""
-        if counts.sum() <= self.most:
-            return np.arange(len(gains))
-        order = np.argsort(-gains, kind="stable")
-        few = np.count_nonzero(np.cumsum(counts[order]) <= self.most)
-        return np.sort(order[: max(1, few)])
 
 
 def links_of(block: Block) -> csr_array:
@@ -296,9 +243,7 @@ def row_sums(graph: csr_array, values: Float64Array | None = None) -> Float64Arr
     return total(row_numbers(graph), graph.data if values is None else values, graph.shape[0])
 
 
-def inner_sums(
-    graph: csr_array, start: int, labels: Labels
-) -> tuple[Float64Array, Float64Array]:
+def inner_sums(graph: csr_array, start: int, labels: Labels) -> tuple[Float64Array, Float64Array]:
     """Return sums of links of nodes from `start` on, (height,): all, and those inside clusters."""
     height = graph.shape[0]
     if numba_support.AVAILABLE:
@@ -315,9 +260,7 @@ def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:
     return sum_links(graph, np.arange(height), height, labels, k)
 
 
-def sum_links(
-    graph: csr_array, rows: IndexArray, m: int, columns: Labels | IndexArray, k: int
-) -> csr_array:
+def sum_links(graph: csr_array, rows: IndexArray, m: int, columns: Labels, k: int) -> csr_array:
     """Return the links, (m, k), between groups of the rows and groups of the columns of a graph.
 
     `rows`, (height,), and `columns`, (n,), are the numbers of the groups; links of rows with
@@ -331,121 +274,33 @@ def sum_links(
     pairs, numbers = np.unique(keys, return_inverse=True)
     indptr = np.searchsorted(pairs, np.arange(m + 1) * k)
     data = total(numbers, graph.data[chosen], len(pairs))
-    return csr_array(_narrow(indptr, pairs % k, data, (m, k)), shape=(m, k))
+    kind = index_type(len(pairs), m, k)
+    return csr_array((data, (pairs % k).astype(kind), indptr.astype(kind)), shape=(m, k))
 
 
 def _sum_links_compiled(
-    graph: csr_array, rows: IndexArray, m: int, columns: Labels | IndexArray, k: int
+    graph: csr_array, rows: IndexArray, m: int, columns: Labels, k: int
 ) -> csr_array:
     ends, members = np.zeros(m + 1, np.int64), np.empty(len(rows), np.int64)
     members_loop(rows, ends, members)
     counts = np.append(0, np.cumsum(np.diff(graph.indptr)[members[: ends[-1]]]))[ends]
     most, links = int(np.diff(counts).max(initial=0)), int(counts[-1])
-    kind = np.int32 if max(links, k) <= np.iinfo(np.int32).max else np.int64
+    kind = index_type(links, k)
     sums = np.zeros(m + 1, kind), np.empty(links, kind), np.empty(links)
     sum_links_loop(parts_of(graph), (ends, members), columns, table_for(min(most, k)), sums)
     indptr, indices, data = sums
-    if indptr[-1] < links:
-        indices, data = indices[: indptr[-1]].copy(), data[: indptr[-1]].copy()
-    return csr_array((data, indices, indptr), shape=(m, k))
+    return csr_array((data[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(m, k))
 
 
-def _narrow(
-    indptr: IndexArray, indices: IndexArray, data: Float64Array, shape: tuple[int, int]
-) -> tuple[Float64Array, IndexArray, IndexArray]:
-    kind = np.int32 if max(len(data), *shape) <= np.iinfo(np.int32).max else np.int64
-    return data, indices.astype(kind), indptr.astype(kind)
+def index_type(*numbers: int) -> type[np.signedinteger[Any]]:
+    """Return the type of indices up to these numbers."""
+    return np.int32 if max(numbers) <= np.iinfo(np.int32).max else np.int64
 
 
 def rates_of(totals: Totals) -> Float64Array:
     """Return (k,), kept / mass of clusters, 0 for an empty one."""
     nothing = np.zeros(len(totals.masses))
     return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
-
-
-def best_moves(
-    graph: csr_array,
-    start: int,
-    labels: Labels,
-    totals: Totals,
-    rule: MoveRule,
-    within: IndexArray | None = None,
-) -> tuple[IndexArray, Float64Array]:
-    """Return the best move of each node alone, to a linked cluster or a new one, and its gain.
-
-    Parameters
-    ----------
-    graph : (height, n), links of the nodes from `start` on
-    labels : (n,), of all nodes
-    totals : of the k clusters
-    rule : price of a cluster and kind of the cut
-    within : (k,), nodes move between clusters of one number only, and open none; None for all moves
-
-    Returns
-    -------
-    (height,) targets, `ALONE` for a new cluster, and (height,) gains, -inf for a node without a
-    target
-    """
-    height, rates = graph.shape[0], rates_of(totals)
-    if numba_support.AVAILABLE:
-        found = np.empty(height, np.int64), np.empty(height)
-        parts = totals.kept, totals.masses, totals.sizes, rates
-        inner = np.empty(0, np.int64) if within is None else within
-        table = table_for(int(np.diff(graph.indptr).max(initial=0)))
-        best_moves_loop(parts_of(graph), start, labels, parts, rule, inner, table, found)
-        return found
-    own, degrees = labels[start : start + height], row_sums(graph)
-    kept, masses = kept_and_masses(degrees, graph.diagonal(start), rule.normalized)
-    outside = 0.0 if rule.normalized else degrees
-    links = links_to(graph, labels, len(rates))
-    rows, clusters = row_numbers(links), links.indices
-    at_home = clusters == own[rows]
-    home = np.zeros(height)
-    home[rows[at_home]] = links.data[at_home]
-    single = totals.sizes[own] <= 1
-    left, rest = totals.kept[own] - 2 * (home - outside) + kept, totals.masses[own] - masses
-    np.divide(left, rest, out=left, where=rest > 0)
-    leaving = np.where(single, rule.price, left) - rates[own]
-    joined = totals.kept[clusters] + 2 * links.data + kept[rows]
-    joined /= totals.masses[clusters] + masses[rows]
-    barred = at_home if within is None else at_home | (within[clusters] != within[own[rows]])
-    best, positions = row_maxima(np.where(barred, -np.inf, joined - rates[clusters]), links.indptr)
-    found, targets = positions >= 0, np.full(height, ALONE)
-    targets[found] = clusters[positions[found]]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        stays = single | (masses <= 0) | (within is not None)
-        alone = np.where(stays, -np.inf, kept / masses - rule.price)
-    targets[alone > best] = ALONE
-    gains = np.where(own < 0, -np.inf, leaving + np.maximum(best, alone))
-    return targets, gains
-
-
-def move_nodes(
-    moves: NodeMoves,
-    labels: Labels,
-    totals: Totals,
-    rule: MoveRule,
-    within: IndexArray | None = None,
-) -> tuple[Totals, float]:
-    """Move nodes one after the other, those with the greatest gains first.
-
-    Each goes to the cluster in which it then gains most, or opens one, if it still gains.  Labels
-    of all nodes, (n,), change in place.
-
-    Returns
-    -------
-    the totals of all clusters, with new ones at the end, and by how much the objective fell
-    """
-    order = np.argsort(-moves.gains, kind="stable")
-    k, room = len(totals.masses), 0 if within is not None else len(order)
-    sums = Totals(*(np.append(each, np.zeros(room, each.dtype)) for each in vars(totals).values()))
-    parts = sums.kept, sums.masses, sums.sizes, rates_of(sums)
-    inner = np.empty(0, np.int64) if within is None else within
-    table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
-    k, fell = move_in_turn(
-        (moves.rows, order), parts_of(moves.links), labels, parts, rule, inner, table, k
-    )
-    return Totals(*(values[:k] for values in vars(sums).values())), fell
 
 
 def row_maxima(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
@@ -515,7 +370,9 @@ def hashed_uniform(numbers: Int64Array, seed: int) -> Float64Array:
 
     The generator is SplitMix64 (Steele et al. 2014).
     """
-    return (mix(numbers.astype(np.uint64) + _tie_start(seed)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (mix(numbers.astype(np.uint64) + _tie_start(seed)) >> np.uint64(11)).astype(
+        np.float64
+    ) * 2.0**-53
 
 
 def _tie_start(seed: int) -> npt.NDArray[np.uint64]:

@@ -76,7 +76,8 @@ def _best_move(
         degree += data[position]
         if indices[position] == node:
             loop += data[position]
-        used = _add(table, bits, used, np.int64(labels[indices[position]]), data[position])
+        cluster = int(labels[indices[position]])
+        used = _add(table, bits, used, cluster, data[position])
     mass, keeps, outside = 1.0, loop - degree, degree
     if normalized:
         mass, keeps, outside = degree, loop, 0.0
@@ -126,7 +127,7 @@ def best_moves_loop(
 
 @compile_loop
 def move_in_turn(
-    moves: tuple[Int64Array, IndexArray],
+    nodes: Int64Array,
     graph: Links,
     labels: Labels,
     totals: TotalParts,
@@ -135,15 +136,15 @@ def move_in_turn(
     table: Table,
     k: int,
 ) -> tuple[int, float]:
-    """Move nodes with links `graph`, in an order, each to where it then gains most.
+    """Move nodes with links `graph`, one after the other, each to where it then gains most.
 
     Labels and totals change; totals have room for a new cluster of each node after the first k.
     Return the number of clusters and by how much the objective fell.
     """
     indptr, indices, data = graph
     kept, masses, sizes, rates = totals
-    fell, (nodes, order) = 0.0, moves
-    for number in order:
+    fell = 0.0
+    for number in range(len(nodes)):
         node = nodes[number]
         first, end = indptr[number], indptr[number + 1]
         row = indices[first:end], data[first:end]
@@ -190,11 +191,7 @@ def inner_sums_loop(
 
 @compile_loop
 def sum_links_loop(
-    graph: Links,
-    members: tuple[IndexArray, IndexArray],
-    columns: Labels,
-    table: Table,
-    sums: Links,
+    graph: Links, members: tuple[IndexArray, IndexArray], columns: Labels, table: Table, sums: Links
 ) -> None:
     """Fill the links, by column number, of groups of rows: `members` are their ends and rows."""
     indptr, indices, data = graph
@@ -209,7 +206,7 @@ def sum_links_loop(
         bits = _bits_for(links, limit)
         for member in range(ends[group], ends[group + 1]):
             for position in range(indptr[rows[member]], indptr[rows[member] + 1]):
-                column = np.int64(columns[indices[position]])
+                column = int(columns[indices[position]])
                 used = _add(table, bits, used, column, data[position])
         found = sum_columns[done : done + used]
         for number in range(used):
@@ -291,5 +288,5 @@ def link_digests_loop(graph: Links, start: int, digests: np.ndarray) -> None:
         for position in range(indptr[i], indptr[i + 1]):
             if data[position] != 0:
                 other = np.uint64(indices[position])
-                digests[0] += _mixed((mixed + other) ^ weights[position])
-                digests[1] += _mixed((_mixed(other) + node) ^ weights[position])
+                digests[0] += _mixed(_mixed(mixed + other) ^ weights[position])
+                digests[1] += _mixed(_mixed(_mixed(other) + node) ^ weights[position])

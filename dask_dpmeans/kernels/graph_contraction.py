@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
-from dask_dpmeans.kernels.graph import hashed_uniform, links_of, row_sums, sum_links
+from dask_dpmeans.kernels.graph import hashed_uniform, links_of, row_sums, sum_links, union
 from dask_dpmeans.kernels.moments import total
 
 LARGEST_EXACT = 2.0**53
@@ -60,7 +60,7 @@ class Contraction:
 
     def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
         """Add the links of two neighboring runs."""
-        clusters = np.union1d(left.clusters, right.clusters)
+        clusters = union(left.clusters, right.clusters)
         return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
 
     def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:

@@ -17,14 +17,31 @@ same problem again, and every gain below is exact.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, Sums
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.answers import Records, Sums
+from dask_dpmeans.kernels.block import (
+    Block,
+    Float64Array,
+    IndexArray,
+    Int64Array,
+    Labels,
+    row_numbers,
+)
+from dask_dpmeans.kernels.graph_compiled import (
+    Links,
+    inner_sums_loop,
+    link_digests_loop,
+    members_loop,
+    merge_partners_loop,
+    sum_links_loop,
+    table_for,
+)
 from dask_dpmeans.kernels.moments import total
 
 ALONE = -1
@@ -86,6 +103,8 @@ class GraphSummary(NamedTuple):
     """(n,), numbers of links to other nodes."""
     loops: Float64Array
     """(n,), weights of the links of nodes to themselves."""
+    whole: bool
+    """Whether all weights are whole numbers."""
     negative: tuple[int, int, float] | None
     """The first link below 0: its nodes and weight."""
     forward: int
@@ -99,21 +118,22 @@ class Inspection:
 
     def chunk(self, block: Block) -> GraphSummary:
         """Return the findings in one run of nodes."""
-        graph = links_of(block)
-        nodes = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr)) + block.start
-        negative = None
+        graph, negative = links_of(block), None
         for at in np.flatnonzero(graph.data < 0)[:1]:
-            negative = int(nodes[at]), int(graph.indices[at]), float(graph.data[at])
+            node = block.start + int(np.searchsorted(graph.indptr, at, "right")) - 1
+            negative = node, int(graph.indices[at]), float(graph.data[at])
+        nodes = row_numbers(graph) + block.start
+        forward, backward = _link_digests(graph, block.start, nodes)
+        looped = np.bincount(nodes[nodes == graph.indices] - block.start, minlength=graph.shape[0])
         return GraphSummary(
             columns=graph.shape[1],
             degrees=row_sums(graph),
-            links=np.bincount(
-                nodes[nodes != graph.indices] - block.start, minlength=graph.shape[0]
-            ),
+            links=np.diff(graph.indptr) - looped,
             loops=graph.diagonal(block.start),
+            whole=bool(np.array_equal(graph.data, np.rint(graph.data))),
             negative=negative,
-            forward=_link_digest(nodes, graph.indices, graph.data),
-            backward=_link_digest(graph.indices, nodes, graph.data),
+            forward=forward,
+            backward=backward,
         )
 
     def combine(self, left: GraphSummary, right: GraphSummary) -> GraphSummary:
@@ -123,16 +143,30 @@ class Inspection:
             degrees=np.concatenate([left.degrees, right.degrees]),
             links=np.concatenate([left.links, right.links]),
             loops=np.concatenate([left.loops, right.loops]),
+            whole=left.whole and right.whole,
             negative=left.negative or right.negative,
             forward=(left.forward + right.forward) % 2**64,
             backward=(left.backward + right.backward) % 2**64,
         )
 
 
+def _link_digests(graph: csr_array, start: int, nodes: IndexArray) -> tuple[int, int]:
+    """Return digests of links of rows from `start` on, as they are and turned round.
+
+    `nodes`, (links,), are the rows of the links.
+    """
+    if numba_support.AVAILABLE:
+        digests = np.zeros(2, np.uint64)
+        link_digests_loop(parts_of(graph), start, digests)
+        return int(digests[0]), int(digests[1])
+    forward = _link_digest(nodes, graph.indices, graph.data)
+    return forward, _link_digest(graph.indices, nodes, graph.data)
+
+
 def _link_digest(nodes: IndexArray, others: IndexArray, weights: Float64Array) -> int:
     """Return a sum over links, (links,) each, that differs for links i, j and j, i."""
-    bits = _mix(_mix(nodes.astype(np.uint64)) + others.astype(np.uint64)) ^ weights.view(np.uint64)
-    return int(_mix(bits)[weights != 0].sum(dtype=np.uint64))
+    bits = mix(mix(nodes.astype(np.uint64)) + others.astype(np.uint64)) ^ weights.view(np.uint64)
+    return int(mix(bits)[weights != 0].sum(dtype=np.uint64))
 
 
 @dataclass(frozen=True)
@@ -147,6 +181,13 @@ class GivenLabels:
         return (self.labels[block.start : block.start + block.rows.shape[0]],)
 
 
+def union(left: IndexArray, right: IndexArray) -> IndexArray:
+    """Return the different numbers of two ascending arrays, ascending."""
+    both = np.concatenate([left, right])
+    both.sort(kind="stable")  # two runs: four times as fast as NumPy's union1d, which hashes
+    return both[np.append(True, both[1:] != both[:-1])] if both.size else both
+
+
 @dataclass(frozen=True)
 class Tally:
     """Reduction to the totals of clusters."""
@@ -159,9 +200,8 @@ class Tally:
         """Return the totals of a run of nodes."""
         graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
-        inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
-        inner = row_sums(graph, graph.data * inside)
-        kept, masses = kept_and_masses(graph, inner, self.normalized)
+        degrees, inside = inner_sums(graph, block.start, self.labels)
+        kept, masses = kept_and_masses(degrees, inside, self.normalized)
         linked = labels >= 0
         clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
         k = len(clusters)
@@ -170,38 +210,8 @@ class Tally:
 
     def combine(self, left: PartialTotals, right: PartialTotals) -> PartialTotals:
         """Add the totals of two neighboring runs."""
-        clusters = np.union1d(left.clusters, right.clusters)
+        clusters = union(left.clusters, right.clusters)
         return PartialTotals(clusters, left.spread(clusters) + right.spread(clusters))
-
-
-@dataclass(frozen=True)
-class NodeMoveScan(ConcatenatedAnswers):
-    """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster."""
-
-    labels: Labels
-    """(n,), of all nodes."""
-    totals: Totals
-    """Of the k clusters."""
-    price: float
-    """Price of a cluster."""
-    least: float
-    """Gains up to this are ignored."""
-    normalized: bool
-    within: IndexArray | None = None
-    """(k,), nodes move between clusters of one number only, and open none; None for all moves."""
-
-    def chunk(self, block: Block) -> RowMoves:
-        """Return the moves of a run of nodes."""
-        graph = links_of(block)
-        labels = self.labels[block.start : block.start + graph.shape[0]]
-        kept, masses = kept_and_masses(graph, graph.diagonal(block.start), self.normalized)
-        links = links_to(graph, self.labels, len(self.totals.masses))
-        outside = 0.0 if self.normalized else row_sums(graph)
-        targets, gains = best_moves(
-            links, labels, kept, masses, self.totals, self.price, outside, self.within
-        )
-        nodes = np.flatnonzero(gains > self.least)
-        return RowMoves(nodes + block.start, targets[nodes], gains[nodes])
 
 
 def links_of(block: Block) -> csr_array:
@@ -214,11 +224,15 @@ def links_of(block: Block) -> csr_array:
     return graph
 
 
+def parts_of(graph: csr_array) -> Links:
+    """Return the arrays of a CSR array."""
+    return graph.indptr, graph.indices, graph.data
+
+
 def kept_and_masses(
-    graph: csr_array, inside: Float64Array, normalized: bool
+    degrees: Float64Array, inside: Float64Array, normalized: bool
 ) -> tuple[Float64Array, Float64Array]:
     """Return what nodes keep of links inside, (height,), and their masses: (height,) each."""
-    degrees = row_sums(graph)
     if normalized:
         return inside, degrees
     return inside - degrees, np.ones(len(degrees))
@@ -226,64 +240,67 @@ def kept_and_masses(
 
 def row_sums(graph: csr_array, values: Float64Array | None = None) -> Float64Array:
     """Return the degrees of the nodes, (height,), or sums of other values of links, (links,)."""
-    rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-    return total(rows, graph.data if values is None else values, graph.shape[0])
+    return total(row_numbers(graph), graph.data if values is None else values, graph.shape[0])
+
+
+def inner_sums(graph: csr_array, start: int, labels: Labels) -> tuple[Float64Array, Float64Array]:
+    """Return sums of links of nodes from `start` on, (height,): all, and those inside clusters."""
+    height = graph.shape[0]
+    if numba_support.AVAILABLE:
+        sums = np.empty(height), np.empty(height)
+        inner_sums_loop(parts_of(graph), start, labels, sums)
+        return sums
+    inside = labels[graph.indices] == labels[start + row_numbers(graph)]
+    return row_sums(graph), row_sums(graph, graph.data * inside)
 
 
 def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:
     """Return the weights of links of nodes to clusters, (height, k), the lowest cluster first."""
-    # copies, since sum_duplicates writes into them
-    parts = graph.data.copy(), labels[graph.indices], graph.indptr.copy()
-    linked = csr_array(parts, shape=(graph.shape[0], k))
-    linked.sum_duplicates()
-    return linked
+    height = graph.shape[0]
+    return sum_links(graph, np.arange(height), height, labels, k)
 
 
-def best_moves(
-    links: csr_array,
-    labels: Labels,
-    kept: Float64Array,
-    masses: Float64Array,
-    totals: Totals,
-    price: float,
-    outside: Float64Array | float = 0.0,
-    within: IndexArray | None = None,
-) -> tuple[IndexArray, Float64Array]:
-    """Return the best move of each node alone, to a linked cluster or a new one, and its gain.
+def sum_links(graph: csr_array, rows: IndexArray, m: int, columns: Labels, k: int) -> csr_array:
+    """Return the links, (m, k), between groups of the rows and groups of the columns of a graph.
 
-    Parameters
-    ----------
-    links : (h, k), weight of each node's links to each cluster
-    labels, kept, masses : (h,), of the nodes
-    totals, price : of the k clusters, none of them empty
-    outside : (h,), subtracted from links to own clusters: degrees under the ratio cut
-    within : (k,), nodes move between clusters of one number only, and open none; None for all moves
-
-    Returns
-    -------
-    (h,) targets, `ALONE` for a new cluster, and (h,) gains, -inf for a node without a target
+    `rows`, (height,), and `columns`, (n,), are the numbers of the groups; links of rows with
+    numbers below 0 are left out.  Links are added one after the other.
     """
-    h, k_kept, k_masses = links.shape[0], totals.kept, totals.masses
-    rates = np.divide(k_kept, k_masses, out=np.zeros(len(k_masses)), where=k_masses > 0)
-    rows, clusters = np.repeat(np.arange(h), np.diff(links.indptr)), links.indices
-    at_home = clusters == labels[rows]
-    home = np.zeros(h)
-    home[rows[at_home]] = links.data[at_home]
-    single = totals.sizes[labels] <= 1
-    left, rest = k_kept[labels] - 2 * (home - outside) + kept, k_masses[labels] - masses
-    np.divide(left, rest, out=left, where=rest > 0)
-    leaving = np.where(single, price, left) - rates[labels]
-    joined = (k_kept[clusters] + 2 * links.data + kept[rows]) / (k_masses[clusters] + masses[rows])
-    barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
-    joining = np.where(barred, -np.inf, joined - rates[clusters])
-    best, positions = row_maxima(joining, links.indptr)
-    found, targets = positions >= 0, np.full(h, ALONE)
-    targets[found] = clusters[positions[found]]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        stays = single | (masses <= 0) | (within is not None)
-        alone = np.where(stays, -np.inf, kept / masses - price)
-    targets[alone > best] = ALONE
-    return targets, leaving + np.maximum(best, alone)
+    if numba_support.AVAILABLE:
+        return _sum_links_compiled(graph, rows, m, columns, k)
+    of_links = rows[row_numbers(graph)]
+    chosen = of_links >= 0
+    keys = of_links[chosen] * k + columns[graph.indices[chosen]]
+    pairs, numbers = np.unique(keys, return_inverse=True)
+    indptr = np.searchsorted(pairs, np.arange(m + 1) * k)
+    data = total(numbers, graph.data[chosen], len(pairs))
+    kind = index_type(len(pairs), m, k)
+    return csr_array((data, (pairs % k).astype(kind), indptr.astype(kind)), shape=(m, k))
+
+
+def _sum_links_compiled(
+    graph: csr_array, rows: IndexArray, m: int, columns: Labels, k: int
+) -> csr_array:
+    ends, members = np.zeros(m + 1, np.int64), np.empty(len(rows), np.int64)
+    members_loop(rows, ends, members)
+    counts = np.append(0, np.cumsum(np.diff(graph.indptr)[members[: ends[-1]]]))[ends]
+    most, links = int(np.diff(counts).max(initial=0)), int(counts[-1])
+    kind = index_type(links, k)
+    sums = np.zeros(m + 1, kind), np.empty(links, kind), np.empty(links)
+    sum_links_loop(parts_of(graph), (ends, members), columns, table_for(min(most, k)), sums)
+    indptr, indices, data = sums
+    return csr_array((data[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(m, k))
+
+
+def index_type(*numbers: int) -> type[np.signedinteger[Any]]:
+    """Return the type of indices up to these numbers."""
+    return np.int32 if max(numbers) <= np.iinfo(np.int32).max else np.int64
+
+
+def rates_of(totals: Totals) -> Float64Array:
+    """Return (k,), kept / mass of clusters, 0 for an empty one."""
+    nothing = np.zeros(len(totals.masses))
+    return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
 
 
 def row_maxima(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
@@ -323,6 +340,14 @@ def merge_partners(
     """
     k, kept = graph.shape[0], graph.diagonal()
     rates = kept / masses
+    if numba_support.AVAILABLE:
+        result = np.empty(k, np.int64), np.empty(k)
+        inner = np.empty(0, np.int64) if within is None else within
+        order_start = _tie_start(ties)[0]
+        merge_partners_loop(
+            parts_of(graph), (kept, masses, rates), price, order_start, inner, result
+        )
+        return result
     rows, others = np.repeat(np.arange(k), np.diff(graph.indptr)), graph.indices
     together = (kept[rows] + kept[others] + 2 * graph.data) / (masses[rows] + masses[others])
     gains = price + together - (rates[rows] + rates[others])
@@ -345,11 +370,17 @@ def hashed_uniform(numbers: Int64Array, seed: int) -> Float64Array:
 
     The generator is SplitMix64 (Steele et al. 2014).
     """
-    start = np.array([seed % 2**32], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return (_mix(numbers.astype(np.uint64) + start) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (mix(numbers.astype(np.uint64) + _tie_start(seed)) >> np.uint64(11)).astype(
+        np.float64
+    ) * 2.0**-53
 
 
-def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _tie_start(seed: int) -> npt.NDArray[np.uint64]:
+    """Return the number, (1,), that a seed adds before bits are mixed."""
+    return np.array([seed % 2**32], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return pseudo-random bits, of the same shape, modulo 2**64."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

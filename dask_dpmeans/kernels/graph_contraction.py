@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import hashed_uniform, links_of, links_to, row_sums
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
+from dask_dpmeans.kernels.graph import hashed_uniform, links_of, row_sums, sum_links, union
 from dask_dpmeans.kernels.moments import total
 
 LARGEST_EXACT = 2.0**53
@@ -47,33 +47,36 @@ class Contraction:
         graph = links_of(block)
         height, k = graph.shape[0], len(self.masses)
         labels = self.labels[block.start : block.start + height]
-        linked = np.flatnonzero(labels >= 0)
-        clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
-        pairs = numbers.astype(np.int32), linked.astype(np.int32)  # int64 would widen all products
-        members = csr_array((np.ones(len(linked)), pairs), shape=(len(clusters), height))
-        found = members @ links_to(graph, self.labels, k)
+        linked = labels >= 0
+        clusters, members = np.unique(labels[linked].astype(np.intp), return_inverse=True)
+        numbers = np.full(height, -1)
+        numbers[linked] = members
+        found = sum_links(graph, numbers, len(clusters), self.labels, k)
         if not self.normalized:
-            degrees = total(numbers, row_sums(graph)[linked], len(clusters))
+            degrees = total(members, row_sums(graph)[linked], len(clusters))
             ends = np.arange(len(clusters) + 1, dtype=np.int32)
             found = found - csr_array((degrees, clusters.astype(np.int32), ends), shape=found.shape)
         return self._heaviest(clusters, csr_array(found))
 
     def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
         """Add the links of two neighboring runs."""
-        clusters = np.union1d(left.clusters, right.clusters)
+        clusters = union(left.clusters, right.clusters)
         return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
 
     def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:
         counts = np.diff(links.indptr)
         if counts.max(initial=0) <= self.most:
             return ClusterLinks(clusters, links)
-        rows = np.repeat(np.arange(len(clusters)), counts)
+        rows = row_numbers(links)
         own = links.indices == clusters[rows]
         most = self.most + np.bincount(rows[own], minlength=len(clusters))
-        weights = np.where(own, np.inf, links.data / self.masses[links.indices])
-        order = np.lexsort([links.indices, -weights, rows])
-        ranks = np.arange(len(order)) - links.indptr[rows]
-        kept = np.sort(order[ranks < most[rows]])
+        kept = np.ones(len(rows), np.bool_)
+        many = np.flatnonzero((counts > most)[rows])
+        weights = links.data[many] / self.masses[links.indices[many]]
+        weights[own[many]] = np.inf
+        order = many[np.lexsort([links.indices[many], -weights, rows[many]])]
+        ranks = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+        kept[order[ranks >= most[rows[order]]]] = False
         indptr = np.append(0, np.cumsum(np.minimum(counts, most))).astype(links.indptr.dtype)
         heaviest = csr_array((links.data[kept], links.indices[kept], indptr), shape=links.shape)
         return ClusterLinks(clusters, heaviest)
@@ -92,7 +95,7 @@ class HalvedContraction:
     def chunk(self, block: Block) -> tuple[ClusterLinks, ClusterLinks]:
         """Return the links of a run of nodes, of each half."""
         graph = links_of(block)
-        nodes = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr)) + block.start
+        nodes = row_numbers(graph) + block.start
         others = graph.indices.astype(np.int64)
         pairs = np.minimum(nodes, others) * graph.shape[1] + np.maximum(nodes, others)
         first = hashed_uniform(pairs, self.seed) < 0.5
@@ -114,11 +117,8 @@ class HalvedContraction:
 
 def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
     """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
-    coordinates = graph.tocoo()
     k = int(labels.max()) + 1
-    numbers = labels.astype(np.int32)
-    pairs = numbers[coordinates.row], numbers[coordinates.col]
-    return symmetrize(csr_array((coordinates.data, pairs), shape=(k, k)))
+    return symmetrize(sum_links(graph, labels, k, labels.astype(np.int32), k))
 
 
 def symmetrize(graph: csr_array) -> csr_array:

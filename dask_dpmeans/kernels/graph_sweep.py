@@ -103,8 +103,9 @@ def scan_nodes(means: Means, block: Block, price: float, normalized: bool) -> No
     """Return the nearest centers of a block's nodes, and the nodes that object to all of them."""
     graph = links_of(block)
     height, n = graph.shape
-    kept, masses = kept_and_masses(graph, graph.diagonal(block.start), normalized)
-    outside = np.zeros(height) if normalized else row_sums(graph)
+    degrees = row_sums(graph)
+    kept, masses = kept_and_masses(degrees, graph.diagonal(block.start), normalized)
+    outside = np.zeros(height) if normalized else degrees
     nearest, scores = _nearest_centers(means, graph, block.start, masses, outside)
     linked = masses > 0
     objecting = linked & (_own(kept, masses) + scores > price)

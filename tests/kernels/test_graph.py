@@ -6,16 +6,11 @@ from scipy.sparse import csr_array
 from strategies import cut_cost, graphs, seeds
 
 from dask_dpmeans.engine.plan import merge_tree
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import (
-    ALONE,
-    Inspection,
-    NodeMoveScan,
-    Tally,
-    hashed_uniform,
-    merge_partners,
-)
+from dask_dpmeans.kernels.graph import ALONE, Inspection, Tally, hashed_uniform, merge_partners
 from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, contract_graph
+from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoveScan, best_moves, move_nodes
 
 
 @st.composite
@@ -68,9 +63,8 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         cut_cost(graph, labels, penalty, normalized),
         folded(Tally(labels, normalized), graph).whole(k),
     )
-    found = folded(
-        NodeMoveScan(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph
-    )
+    rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
+    found = folded(NodeMoveScan(labels, totals, rule, 99), graph)
     proposed = dict(
         zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
     )
@@ -99,7 +93,8 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     k = int(labels.max()) + 1
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
-    found = folded(NodeMoveScan(labels, totals, 0.0, 1e-9, normalized, within), graph)
+    rule = MoveRule(0.0, 1e-9, normalized)
+    found = folded(NodeMoveScan(labels, totals, rule, 99, within), graph)
     assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 
@@ -213,3 +208,67 @@ def test_mixed_numbers_are_spread_and_depend_on_the_seed():
     assert ((numbers >= 0) & (numbers < 1)).all()
     assert abs(numbers.mean() - 0.5) < 0.02
     assert not np.isin(hashed_uniform(np.arange(10_000), 2), numbers).any()
+
+
+@given(partitions(), st.sampled_from([-0.9, -0.5, -0.1]), st.integers(0, 20))
+def test_nodes_move_one_after_the_other_each_by_its_exact_gain(problem, penalty, most):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    totals = folded(Tally(labels, normalized), graph).whole(k)
+    rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
+    moves = folded(NodeMoveScan(labels, totals, rule, most), graph)
+    moved = labels.copy()
+    after, fell = move_nodes(moves, moved, totals, rule)
+    before, now = (cut_cost(graph, each, penalty, normalized) for each in (labels, moved))
+    assert before - now == pytest.approx(fell, abs=1e-9)
+    assert (fell > 0) == (len(moves) > 0) == (moved != labels).any()
+    assert set(np.flatnonzero(moved != labels)) <= set(moves.rows.tolist())
+    summed = folded(Tally(moved, normalized), graph).whole(len(after.masses))
+    for one, other in zip(vars(after).values(), vars(summed).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@given(partitions(), st.integers(0, 20))
+def test_the_nodes_of_a_block_that_gain_most_move_first(problem, most):
+    graph, labels, normalized = problem
+    totals = folded(Tally(labels, normalized), graph).whole(int(labels.max()) + 1)
+    rule = MoveRule(0.5, 1e-9, normalized)
+    whole, some = (
+        folded(NodeMoveScan(labels, totals, rule, limit), graph, 99) for limit in (999, most)
+    )
+    np.testing.assert_array_equal(some.links.toarray(), graph[some.rows])
+    assert bool(len(some)) == bool(len(whole))
+    assert some.links.nnz <= most or len(some) == 1
+    left = np.setdiff1d(whole.rows, some.rows)
+    gains = dict(zip(whole.rows.tolist(), whole.gains.tolist(), strict=True))
+    assert all(gains[one] >= gains[other] for one in some.rows.tolist() for other in left.tolist())
+
+
+@given(partitions(), seeds)
+def test_compiled_loops_give_the_bytes_of_numpy_for_weights_that_round(problem, seed):
+    graph, labels, normalized = problem
+    rng = np.random.default_rng(seed)
+    graph = graph * np.triu(rng.random(graph.shape))
+    graph = csr_array(graph + np.triu(graph, 1).T)
+    k, within = int(labels.max()) + 1, None if seed % 2 else np.arange(labels.max() + 1) // 2
+    block, rule = Block(0, graph, None), MoveRule(0.5, 1e-12, normalized)
+    totals = Tally(labels, normalized).chunk(block).whole(k)
+
+    def answers():
+        between = Contraction(labels, totals.masses, normalized, 99).chunk(block)
+        moved = labels.copy()
+        moves = NodeMoveScan(labels, totals, rule, 99, within).chunk(block)
+        return [
+            *vars(Tally(labels, normalized).chunk(block).totals).values(),
+            *best_moves(graph, 0, labels, totals, rule, within),
+            *vars(move_nodes(moves, moved, totals, rule, within)[0]).values(),
+            moved,
+            between.links.toarray(),
+            *merge_partners(contract_graph(between.links, np.arange(k)), totals.masses, 0.5, seed),
+            np.array(Inspection().chunk(block)[-2:], np.uint64),
+        ]
+
+    found = [each.tobytes() for each in answers()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        assert [each.tobytes() for each in answers()] == found

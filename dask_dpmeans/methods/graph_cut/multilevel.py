@@ -31,11 +31,16 @@ from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Labels
-from dask_dpmeans.kernels.graph import ALONE, GraphSummary
+from dask_dpmeans.kernels.graph import ALONE, GraphSummary, Totals
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut import sweep
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState
-from dask_dpmeans.methods.graph_cut.partitioner import MAX_MOVE_ROUNDS, Partition, Partitioner
+from dask_dpmeans.methods.graph_cut.partitioner import (
+    MAX_MOVE_ROUNDS,
+    Graph,
+    Partition,
+    Partitioner,
+)
 
 HALVED_ABOVE = 0.5
 """Nodes move after merges have left half of the clusters, or three quarters once a cluster costs
@@ -59,6 +64,12 @@ class State(CutState):
     """(n,), the clusters of a still earlier step; in the end clusters are split into these."""
     masses: Float64Array
     """(n,), masses of the nodes, in the units of `weights`."""
+    kept: Float64Array
+    """(k,), what clusters keep: links inside, less all links of their nodes for the ratio cut."""
+    links: int
+    """Number of links, each counted from both ends."""
+    exact: bool
+    """Whether sums of the weights of links are exact."""
     alone: float
     """The objective of each node alone, divided by the number of nodes."""
     merging: bool = True
@@ -71,6 +82,17 @@ class State(CutState):
     """Clusters that a moving node or piece opened in this step."""
     rounds: int = 0
     """Rounds of random choices so far; each draws its own numbers."""
+
+    @property
+    def graph(self) -> Graph:
+        """What is known of the graph."""
+        return Graph(self.masses, self.links, self.exact)
+
+    @property
+    def totals(self) -> Totals:
+        """Totals of the clusters."""
+        sizes = np.bincount(self.labels[self.labels >= 0], minlength=len(self.kept))
+        return Totals(self.kept, self.weights, sizes)
 
     @property
     def moves(self) -> MoveCounts:
@@ -97,22 +119,25 @@ class Method(CutMethod):
         kept = found.loops
         if not self.normalized:
             kept = found.loops - found.degrees
-        no_sums = np.zeros(int(np.count_nonzero(linked)))
+        graph = Graph.of(masses, found)
         return State(
             labels=labels,
-            weights=no_sums,
-            inertias=no_sums,
+            weights=masses[linked],
+            inertias=np.zeros(np.count_nonzero(linked)),
             finer=labels,
             pieces=labels,
             masses=masses,
+            kept=kept[linked],
+            links=graph.links,
+            exact=graph.exact,
             alone=self.price - float((kept[linked] / masses[linked]).mean()),
             rows_read=2 * source.plan.n_rows,
         )
 
     def step(self, source: Source, state: State) -> State:
         """Merge and move; once merges gain no more, split as well."""
-        partitioner = Partitioner(self, source, state.masses, self.price, state.rounds)
-        before = partitioner.partition(state.labels)
+        partitioner = Partitioner(self, source, state.graph, self.price, state.rounds)
+        before = partitioner.with_totals(state.labels, state.totals)
         finer, pieces, split, merged = state.finer, state.pieces, 0, 0
         if state.merging:
             after, merged = partitioner.merge(before, self._goal(before, state.alone))
@@ -129,7 +154,7 @@ class Method(CutMethod):
             after, merged = partitioner.merge(after, 0)
             after = partitioner.move(after, MAX_MOVE_ROUNDS)
             if state.merging:
-                after = partitioner.lower_of(after, self._sweep_labels(partitioner))
+                after = partitioner.lower_labels(after, self._sweep_labels(partitioner))
             after = partitioner.regroup(after, (finer, pieces))
         if not merging or state.step + 1 >= self.max_iter:
             check_number(len(after.totals.masses), self.max_clusters, self.penalty)
@@ -138,6 +163,7 @@ class Method(CutMethod):
             step=state.step + 1,
             labels=after.labels,
             weights=after.totals.masses,
+            kept=after.totals.kept,
             inertias=self.cuts(after.totals),
             objective=self.objective(after.totals),
             finer=finer,
@@ -164,7 +190,7 @@ class Method(CutMethod):
         found = self.inspect(source)
         partitioner.passes += 1
         if self.normalized and not found.loops.any():  # nothing opens: saves five passes
-            return np.where(partitioner.masses > 0, 0, ALONE).astype(np.int32)
+            return np.where(partitioner.graph.masses > 0, 0, ALONE).astype(np.int32)
         method = sweep.Method(
             self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed
         )

@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import ALONE, NodeMoveScan, RowMoves, Tally, Totals, merge_partners
-from dask_dpmeans.kernels.graph_contraction import Contraction, contract_graph, symmetrize
+from dask_dpmeans.kernels.graph import ALONE, GraphSummary, Tally, Totals, merge_partners
+from dask_dpmeans.kernels.graph_contraction import (
+    LARGEST_EXACT,
+    Contraction,
+    contract_graph,
+    symmetrize,
+)
+from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan, move_nodes
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import (
     MOST_PIECES,
@@ -28,14 +34,15 @@ MOVES_BETWEEN_HALVES = 10
 """Rounds of moves between the halves that a cluster may be split into."""
 MAX_MOVE_ROUNDS = 100
 """Rounds of moves after the last merge."""
-LEAST_SHARE = 1e-3
-"""Half of the nodes that would gain by moving alone move in one round.  The share is halved after a
-round without gain; below this share only the best node moves."""
 MAX_LINKS = 2**25
 """Links between clusters that the coordinator has in memory."""
+MOVING_LINKS = 2**25
+"""Links of the nodes that move in one round, which the coordinator has in memory."""
 MIN_LINKS = 2**3
 """Links that it keeps for each cluster in any case.  Links left out would only add to the gain of
 merges."""
+EXACT_SUMS = 4
+"""Terms of a gain, each at most the sum of all weights."""
 FEW_PAIRS = 0.1
 """If the share of mutual best partners among the clusters that would merge is smaller, several
 clusters may join one partner."""
@@ -52,14 +59,48 @@ class Partition(NamedTuple):
     deaths: int = 0
 
 
+class Graph(NamedTuple):
+    """What is known of a graph."""
+
+    masses: Float64Array
+    """(n,), masses of the nodes."""
+    links: int
+    """Number of links, each counted from both ends."""
+    exact: bool
+    """Whether sums of the weights of links are exact."""
+
+    @classmethod
+    def of(cls, masses: Float64Array, found: GraphSummary) -> Self:
+        """Return what a first pass found."""
+        links = int(found.links.sum()) + int(np.count_nonzero(found.loops))
+        exact = found.whole and EXACT_SUMS * float(found.degrees.sum()) <= LARGEST_EXACT
+        return cls(masses, links, exact)
+
+
+class Joint(NamedTuple):
+    """Clusters, g of them, that others became part of."""
+
+    labels: IndexArray
+    """(k,), the new number of each cluster."""
+    graph: csr_array
+    """(g, g), links between the new clusters."""
+    masses: Float64Array
+    """(g,)."""
+
+    @classmethod
+    def of(cls, labels: IndexArray, graph: csr_array, masses: Float64Array) -> Self:
+        """Return the new clusters of a graph, (k, k), and masses, (k,)."""
+        joint = contract_graph(graph, labels)
+        return cls(labels, joint, total(labels, masses, joint.shape[0]))
+
+
 @dataclass
 class Partitioner:
     """Changes of the clusters in one step; counts passes and random choices."""
 
     method: CutMethod
     source: Source
-    masses: Float64Array
-    """(n,), masses of the nodes."""
+    graph: Graph
     price: float
     """The price of a cluster."""
     rounds: int
@@ -84,52 +125,77 @@ class Partitioner:
         if self.within is not None:
             k = len(self.within)
         totals = self.fold(Tally(labels, self.method.normalized), "tally").whole(k)
+        return self.with_totals(labels, totals, births, deaths)
+
+    def with_totals(
+        self, labels: Labels, totals: Totals, births: int = 0, deaths: int = 0
+    ) -> Partition:
+        """Return clusters, (n,) labels, with given totals."""
         objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
         return Partition(labels, totals, objective, births, deaths)
 
-    def lower_of(self, before: Partition, labels: Labels | None) -> Partition:
-        """Return the clusters of `labels`, (n,), if these are lower, else `before`."""
-        if labels is not None:
-            other = self.partition(labels, before.births, before.deaths)
-            if other.objective < before.objective:
-                return other
-        return before
+    def lower_of(self, before: Partition, after: Partition) -> Partition:
+        """Return the clusters of `after` if lower than `before`, whose totals are sums of changes.
+
+        Sums of weights that are no whole numbers are made anew: one pass.
+        """
+        if self.graph.exact:
+            summed = self.with_totals(*after[:2], *after[3:])
+        else:
+            summed = self.partition(after.labels, *after[3:])
+        return summed if summed.objective < before.objective else before
+
+    def lower_labels(self, before: Partition, labels: Labels | None) -> Partition:
+        """Return the clusters of `labels`, (n,), if these are lower, else `before`: one pass."""
+        if labels is None:
+            return before
+        after = self.partition(labels, before.births, before.deaths)
+        return after if after.objective < before.objective else before
 
     def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
         """Return the graph between clusters, (k, k), of masses (k,), without too light links."""
         k = len(masses)
-        most = max(MIN_LINKS, MAX_LINKS // k)
+        most = k if self._whole else max(MIN_LINKS, MAX_LINKS // k)
         reduction = Contraction(labels, masses, self.method.normalized, most)
         found = self.fold(reduction, "contract").spread(np.arange(k))
         if most >= k:
             return symmetrize(found)
         return csr_array(found.maximum(found.T))
 
+    @property
+    def _whole(self) -> bool:
+        """Whether the coordinator may have all links between clusters in memory."""
+        return self.graph.links <= MAX_LINKS
+
     # Merges
 
     def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
         """Merge clusters while that gains and k > `goal`; return how many are gone."""
         masses = before.totals.masses
-        clusters = self.merge_all(self.contract(before.labels, masses), masses, goal)
-        merged = len(masses) - int(clusters.max()) - 1
+        joint = self.merge_all(self.contract(before.labels, masses), masses, goal)
+        merged = len(masses) - len(joint.masses)
         if not merged:
             return before, 0
-        labels = relabel_nodes(before.labels, clusters)
-        return self.partition(labels, before.births, before.deaths), merged
+        labels = relabel_nodes(before.labels, joint.labels)
+        counts = before.births, before.deaths
+        if not (self._whole and self.graph.exact):
+            return self.partition(labels, *counts), merged
+        sizes = np.bincount(joint.labels, before.totals.sizes).astype(np.int64)
+        totals = Totals(joint.graph.diagonal(), joint.masses, sizes)
+        return self.with_totals(labels, totals, *counts), merged
 
-    def merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
-        """Return (k,), the cluster that each becomes part of."""
-        labels = np.arange(len(masses))
-        while len(masses) > goal:
-            joint = self._merge_once(graph, masses, len(masses) - goal)
-            if joint is None:
+    def merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> Joint:
+        """Return the clusters after merges."""
+        joint = Joint(np.arange(len(masses)), graph, masses)
+        while len(joint.masses) > goal:
+            after = self._merge_once(joint.graph, joint.masses, len(joint.masses) - goal)
+            if after is None:
                 break
-            labels, graph = joint[labels], contract_graph(graph, joint)
-            masses = total(joint, masses, graph.shape[0])
-        return labels
+            joint = after._replace(labels=after.labels[joint.labels])
+        return joint
 
-    def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> IndexArray | None:
-        """Return new numbers, (k,), after at most `most` best merges; None if none gains."""
+    def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> Joint | None:
+        """Return the clusters after at most `most` best merges; None if none gains."""
         random = self.random()
         partner, gains = merge_partners(graph, masses, self.price, int(random.integers(2**32)))
         willing = np.flatnonzero(gains > self._least_gain(graph.diagonal() / masses))
@@ -137,14 +203,12 @@ class Partitioner:
             return None
         pairs = mutual_partners(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
-            joint = join_stars(willing, partner, gains, most, random)
-            after = contract_graph(graph, joint)
-            joint_masses = total(joint, masses, after.shape[0])
-            if self._value(after, joint_masses) < self._value(graph, masses):
+            joint = Joint.of(join_stars(willing, partner, gains, most, random), graph, masses)
+            if self._value(joint.graph, joint.masses) < self._value(graph, masses):
                 return joint
         lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
         best = lower[np.argsort(-gains[lower], kind="stable")[:most]]
-        return join_pairs(best, partner)
+        return Joint.of(join_pairs(best, partner), graph, masses)
 
     def _value(self, graph: csr_array, masses: Float64Array) -> float:
         """Return the objective of a graph between clusters, up to a constant."""
@@ -157,50 +221,52 @@ class Partitioner:
     # Moves
 
     def move(self, before: Partition, most: int) -> Partition:
-        """Move nodes in at most `most` rounds, each lower than the one before."""
-        share, proposed = 0.5, None
+        """Move nodes in at most `most` rounds; return lower clusters, or `before`.
+
+        Nodes that would gain by moving alone then move one after the other, each to where it gains
+        most, if it still gains.
+        """
+        after = before
         for _ in range(most):
-            if proposed is None:
-                proposed = self._propose_moves(before)
+            proposed = self._propose_moves(after)
             if not proposed.rows.size:
                 break
-            chosen = np.flatnonzero(self.random().random(len(proposed.rows)) < share)
-            if share < LEAST_SHARE or not chosen.size:
-                # The gain of a single move is exact.
-                chosen = np.argmax(proposed.gains, keepdims=True)
-            after = self._apply_moves(before, proposed, chosen)
-            if after.objective < before.objective:
-                cuts = self.method.cuts(after.totals)
-                small = self.method.little(before.objective, after.objective, cuts, FINER)
-                before, proposed, share = after, None, min(0.5, 2 * share)
-                if small:
-                    break
-            elif len(chosen) == 1:
+            lower = self._move_in_turn(after, proposed)
+            cuts = self.method.cuts(lower.totals)
+            small = self.method.little(after.objective, lower.objective, cuts, FINER)
+            after = lower
+            if small:
                 break
-            else:
-                share /= 2
-        return before
+        if after is before:
+            return before
+        return self.lower_of(before, after)
 
-    def _propose_moves(self, found: Partition) -> RowMoves:
+    def _rule(self, totals: Totals) -> MoveRule:
+        return MoveRule(self.price, self._least_gain(shares(totals)), self.method.normalized)
+
+    def _propose_moves(self, found: Partition) -> NodeMoves:
         """Return the nodes that would gain by moving alone: one pass."""
-        least = self._least_gain(shares(found.totals))
+        most = MOVING_LINKS // self.source.plan.n_blocks
         clusters = found.labels, found.totals
-        reduction = NodeMoveScan(*clusters, self.price, least, self.method.normalized, self.within)
+        reduction = NodeMoveScan(*clusters, self._rule(found.totals), most, self.within)
         return self.fold(reduction, "move")
 
-    def _apply_moves(self, before: Partition, proposed: RowMoves, chosen: IndexArray) -> Partition:
-        """Return the clusters after some of the proposals: one pass."""
-        labels, targets = before.labels.copy(), proposed.targets[chosen]
-        k, alone = len(before.totals.masses), targets == ALONE
-        labels[proposed.rows[chosen]] = np.where(alone, k + np.cumsum(alone) - 1, targets)
+    def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
+        """Return the clusters after nodes have moved; their totals are sums of changes."""
+        labels, k = before.labels.copy(), len(before.totals.masses)
+        rule = self._rule(before.totals)
+        found, fell = move_nodes(proposed, labels, before.totals, rule, self.within)
+        objective = before.objective - fell
         if self.within is not None:
-            return self.partition(labels)
-        births = int(np.count_nonzero(alone))
-        kept = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=k + births))
-        numbers = np.full(k + births, ALONE, np.int32)
+            return Partition(labels, found, objective)
+        births = len(found.masses) - k
+        kept = np.flatnonzero(found.sizes)
+        numbers = np.full(len(found.masses), ALONE, np.int32)
         numbers[kept] = np.arange(len(kept))
-        deaths = before.deaths + k + births - len(kept)
-        return self.partition(relabel_nodes(labels, numbers), before.births + births, deaths)
+        deaths = before.deaths + len(found.masses) - len(kept)
+        totals = Totals(*(values[kept] for values in vars(found).values()))
+        labels = relabel_nodes(labels, numbers)
+        return Partition(labels, totals, objective, before.births + births, deaths)
 
     # Splits
 
@@ -232,7 +298,7 @@ class Partitioner:
     def _contract_parts(self, parts: Labels, m: int) -> tuple[csr_array, Float64Array]:
         """Return the graph between parts, (n,) labels, and their masses, (m,)."""
         linked = parts >= 0
-        masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
+        masses = total(parts[linked].astype(np.intp), self.graph.masses[linked], m)
         return self.contract(parts, masses), masses
 
     def _merge_to_halves(
@@ -266,7 +332,9 @@ class Partitioner:
         for cuts in (nodes, *reversed(finer), before.labels):
             parts, owners = intersect(before.labels, cuts)
             if len(owners) <= MOST_PIECES:
-                after = self.lower_of(before, relabel_nodes(parts, self._regroup(parts, owners)))
+                after = self.lower_labels(
+                    before, relabel_nodes(parts, self._regroup(parts, owners))
+                )
                 if after is before:
                     return before
                 return self.move(after, MAX_MOVE_ROUNDS)

@@ -13,12 +13,7 @@ from scipy.sparse import csr_array
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.graph import GraphSummary
-from dask_dpmeans.kernels.graph_contraction import (
-    Contraction,
-    HalvedContraction,
-    contract_graph,
-    symmetrize,
-)
+from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, symmetrize
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.merge_path import Merges, merge_path
 from dask_dpmeans.kernels.moments import total
@@ -115,8 +110,8 @@ class Parted:
         scale = 1.0 if method.normalized else float(found.degrees.mean())
         start = method.start(source, found)
         method = replace(method, penalty=-FINEST * scale)
-        partitioner = Partitioner(method, source, start.masses, method.price, number * ROUNDS, 1)
-        finest = merge_and_move(partitioner, partitioner.partition(start.labels))
+        partitioner = Partitioner(method, source, start.graph, method.price, number * ROUNDS, 1)
+        finest = merge_and_move(partitioner, partitioner.with_totals(start.labels, start.totals))
         labels, masses = finest.labels, finest.totals.masses
         links = partitioner.contract(labels, masses)
         fewer = few_parts(partitioner, links, masses)
@@ -198,10 +193,9 @@ def few_parts(partitioner: Partitioner, links: csr_array, masses: Float64Array) 
     while (excess := count_linked(links) - MOST_PARTS) > 0:
         goal = max(len(masses) - excess, len(masses) // 2)
         joint = any_gains.merge_all(links, masses, goal)
-        if int(joint.max()) + 1 == len(masses):
+        if len(joint.masses) == len(masses):
             break
-        found, links = joint[found], contract_graph(links, joint)
-        masses = total(joint, masses, links.shape[0])
+        found, links, masses = joint.labels[found], joint.graph, joint.masses
     return found
 
 

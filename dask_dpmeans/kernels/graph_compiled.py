@@ -1,0 +1,292 @@
+"""Compiled loops over the links of nodes: sums by cluster, best moves and best partners.
+
+They return the same bytes as the NumPy code in `graph` and `graph_contraction`.  Links of a row are
+added by cluster in a small hash table, so that a loop needs no memory for each cluster.
+"""
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+Links = tuple[IndexArray, IndexArray, Float64Array]
+"""`indptr`, `indices` and `data` of a CSR array."""
+Table = tuple[Int64Array, Float64Array, Int64Array]
+"""Keys (-1 if free) and sums by slot, and the slots in use, in order of their first use."""
+TotalParts = tuple[Float64Array, Float64Array, Int64Array, Float64Array]
+"""Kept, masses, sizes and kept / mass of clusters, (k,)."""
+Rule = tuple[float, float, bool]
+"""Price of a cluster, least gain, whether the cut is the normalized one."""
+MULTIPLIER = 2654435769
+"""2**32 divided by the golden ratio: products are spread over the slots (Knuth 1973, 6.4)."""
+FREE = -1
+"""Key of a free slot; label of a node without links; target of a node that opens a cluster."""
+
+
+def table_for(links: int) -> Table:
+    """Return an empty table for up to this many different keys."""
+    size = 1 << max(7, 2 * links - 1).bit_length()
+    return np.full(size, FREE), np.zeros(size), np.zeros(size, np.int64)
+
+
+@compile_loop
+def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
+    """Add a value to the sum of a key, and return the number of keys."""
+    keys, sums, slots = table
+    mask = (1 << bits) - 1
+    slot = ((key * MULTIPLIER) & 0xFFFFFFFF) >> (32 - bits)
+    while keys[slot] != key:
+        if keys[slot] == FREE:
+            keys[slot] = key
+            sums[slot] = value
+            slots[used] = slot
+            return used + 1
+        slot = (slot + 1) & mask
+    sums[slot] += value
+    return used
+
+
+@compile_loop
+def _bits_for(links: int, limit: int) -> int:
+    """Return the binary logarithm of the slots for up to `limit` keys of so many links."""
+    bits = 3
+    while 1 << bits < 2 * min(links, limit):
+        bits += 1
+    return bits
+
+
+@compile_loop
+def _best_move(
+    row: tuple[IndexArray, Float64Array],
+    node: int,
+    labels: Labels,
+    totals: TotalParts,
+    rule: Rule,
+    within: IndexArray,
+    table: Table,
+) -> tuple[int, float, float, float, float, float]:
+    """Return target, gain, links to it, links to its own cluster, kept and mass of a node."""
+    indices, data = row
+    kept, masses, sizes, rates = totals
+    keys, sums, slots = table
+    price, _, normalized = rule
+    own, degree, loop, used = labels[node], 0.0, 0.0, 0
+    bits = _bits_for(len(indices), len(indices))
+    for position in range(len(indices)):
+        degree += data[position]
+        if indices[position] == node:
+            loop += data[position]
+        cluster = int(labels[indices[position]])
+        used = _add(table, bits, used, cluster, data[position])
+    mass, keeps, outside = 1.0, loop - degree, degree
+    if normalized:
+        mass, keeps, outside = degree, loop, 0.0
+    home, target, best, to_target = 0.0, FREE, -np.inf, 0.0
+    for number in range(used):
+        cluster, weight = keys[slots[number]], sums[slots[number]]
+        keys[slots[number]] = FREE
+        if cluster == own:
+            home = weight
+        elif not within.size or within[cluster] == within[own]:
+            joined = (kept[cluster] + 2 * weight + keeps) / (masses[cluster] + mass)
+            joining = joined - rates[cluster]
+            if joining > best or (joining == best and cluster < target):
+                target, best, to_target = cluster, joining, weight
+    if own < 0:
+        return FREE, -np.inf, 0.0, 0.0, keeps, mass
+    left, rest = kept[own] - 2 * (home - outside) + keeps, masses[own] - mass
+    if rest > 0:
+        left /= rest
+    if sizes[own] <= 1:
+        left = price
+    elif mass > 0 and not within.size and keeps / mass - price > best:
+        target, best, to_target = FREE, keeps / mass - price, 0.0
+    return target, left - rates[own] + best, to_target, home - outside, keeps, mass
+
+
+@compile_loop
+def best_moves_loop(
+    graph: Links,
+    start: int,
+    labels: Labels,
+    totals: TotalParts,
+    rule: Rule,
+    within: IndexArray,
+    table: Table,
+    found: tuple[Int64Array, Float64Array],
+) -> None:
+    """Fill targets and gains of a run of nodes, (height,) each."""
+    indptr, indices, data = graph
+    targets, gains = found
+    for i in range(len(targets)):
+        first, end = indptr[i], indptr[i + 1]
+        row = indices[first:end], data[first:end]
+        move = _best_move(row, start + i, labels, totals, rule, within, table)
+        targets[i], gains[i] = move[0], move[1]
+
+
+@compile_loop
+def move_in_turn(
+    nodes: Int64Array,
+    graph: Links,
+    labels: Labels,
+    totals: TotalParts,
+    rule: Rule,
+    within: IndexArray,
+    table: Table,
+    k: int,
+) -> tuple[int, float]:
+    """Move nodes with links `graph`, one after the other, each to where it then gains most.
+
+    Labels and totals change; totals have room for a new cluster of each node after the first k.
+    Return the number of clusters and by how much the objective fell.
+    """
+    indptr, indices, data = graph
+    kept, masses, sizes, rates = totals
+    fell = 0.0
+    for number in range(len(nodes)):
+        node = nodes[number]
+        first, end = indptr[number], indptr[number + 1]
+        row = indices[first:end], data[first:end]
+        move = _best_move(row, node, labels, totals, rule, within, table)
+        target, gain, to_target, home, keeps, mass = move
+        if not gain > rule[1]:
+            continue
+        if target == FREE:
+            target = k
+            k += 1
+        own = labels[node]
+        labels[node] = target
+        sizes[own] -= 1
+        sizes[target] += 1
+        kept[target] += 2 * to_target + keeps
+        masses[target] += mass
+        rates[target] = kept[target] / masses[target]
+        kept[own] += keeps - 2 * home
+        masses[own] -= mass
+        if sizes[own] == 0:
+            kept[own] = masses[own] = 0.0
+        rates[own] = 0.0
+        if masses[own] > 0:
+            rates[own] = kept[own] / masses[own]
+        fell += gain
+    return k, fell
+
+
+@compile_loop
+def inner_sums_loop(
+    graph: Links, start: int, labels: Labels, sums: tuple[Float64Array, Float64Array]
+) -> None:
+    """Fill sums of the links of nodes, (height,): all, and those inside their clusters."""
+    indptr, indices, data = graph
+    degrees, inner = sums
+    for i in range(len(degrees)):
+        own, degree, inside = labels[start + i], 0.0, 0.0
+        for position in range(indptr[i], indptr[i + 1]):
+            degree += data[position]
+            if labels[indices[position]] == own:
+                inside += data[position]
+        degrees[i], inner[i] = degree, inside
+
+
+@compile_loop
+def sum_links_loop(
+    graph: Links, members: tuple[IndexArray, IndexArray], columns: Labels, table: Table, sums: Links
+) -> None:
+    """Fill the links, by column number, of groups of rows: `members` are their ends and rows."""
+    indptr, indices, data = graph
+    ends, rows = members
+    keys, values, slots = table
+    sum_ends, sum_columns, sum_values = sums
+    done, limit = 0, len(keys) // 2
+    for group in range(len(ends) - 1):
+        links, used = 0, 0
+        for member in range(ends[group], ends[group + 1]):
+            links += indptr[rows[member] + 1] - indptr[rows[member]]
+        bits = _bits_for(links, limit)
+        for member in range(ends[group], ends[group + 1]):
+            for position in range(indptr[rows[member]], indptr[rows[member] + 1]):
+                column = int(columns[indices[position]])
+                used = _add(table, bits, used, column, data[position])
+        found = sum_columns[done : done + used]
+        for number in range(used):
+            found[number] = keys[slots[number]]
+        found.sort()
+        mask = (1 << bits) - 1
+        for number in range(used):
+            slot = ((np.int64(found[number]) * MULTIPLIER) & 0xFFFFFFFF) >> (32 - bits)
+            while keys[slot] != found[number]:
+                slot = (slot + 1) & mask
+            sum_values[done + number] = values[slot]
+        for number in range(used):
+            keys[slots[number]] = FREE
+        done += used
+        sum_ends[group + 1] = done
+
+
+@compile_loop
+def members_loop(labels: IndexArray, ends: IndexArray, members: IndexArray) -> None:
+    """Fill the rows, (m,), of each label >= 0 in order, and their ends, (k + 1,), from zeros."""
+    for label in labels:
+        if label >= 0:
+            ends[label + 1] += 1
+    for label in range(1, len(ends)):
+        ends[label] += ends[label - 1]
+    starts = ends.copy()
+    for row in range(len(labels)):
+        if labels[row] >= 0:
+            members[starts[labels[row]]] = row
+            starts[labels[row]] += 1
+
+
+@compile_loop
+def _mixed(bits: np.uint64) -> np.uint64:
+    """Return pseudo-random bits, as `graph.mix`."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@compile_loop
+def merge_partners_loop(
+    graph: Links,
+    totals: tuple[Float64Array, Float64Array, Float64Array],
+    price: float,
+    first: np.uint64,
+    within: IndexArray,
+    found: tuple[Int64Array, Float64Array],
+) -> None:
+    """Fill partners, from -1, and gains, from -inf, (k,) each; `first` starts the order of ties."""
+    indptr, indices, data = graph
+    kept, masses, rates = totals
+    partners, gains = found
+    k = np.uint64(len(kept))
+    for i in range(len(kept)):
+        best, partner, order = -np.inf, -1, np.uint64(0)
+        for position in range(indptr[i], indptr[i + 1]):
+            j = indices[position]
+            if i == j or (within.size and within[i] != within[j]):
+                continue
+            together = (kept[i] + kept[j] + 2 * data[position]) / (masses[i] + masses[j])
+            gain = price + together - (rates[i] + rates[j])
+            if gain >= best:
+                pair = np.uint64(min(i, j)) * k + np.uint64(max(i, j))
+                hashed = _mixed(pair + first) >> np.uint64(11)
+                if gain > best or hashed > order:
+                    best, partner, order = gain, j, hashed
+        partners[i], gains[i] = partner, best
+
+
+@compile_loop
+def link_digests_loop(graph: Links, start: int, digests: np.ndarray) -> None:
+    """Add the digests of all links of a run of nodes, and of the links turned round."""
+    indptr, indices, data = graph
+    weights = data.view(np.uint64)
+    for i in range(len(indptr) - 1):
+        node = np.uint64(start + i)
+        mixed = _mixed(node)
+        for position in range(indptr[i], indptr[i + 1]):
+            if data[position] != 0:
+                other = np.uint64(indices[position])
+                digests[0] += _mixed(_mixed(mixed + other) ^ weights[position])
+                digests[1] += _mixed(_mixed(_mixed(other) + node) ^ weights[position])

@@ -51,13 +51,21 @@ def keep_openers(
 ) -> Proposals:
     """Return the proposals that open clusters when taken in order, starting without centers.
 
-    The cost is the squared distance, here and below, if the divergence is None.
+    The cost is the squared distance, here and below, if the divergence is None.  The openers are
+    kept in runs, each twice as long as the next one, so that trees of them are built a few times only.
     """
-    openers = proposals.take(slice(0))
+    runs: list[tuple[Proposals, Centers]] = []
     for start in range(0, len(proposals), BATCH):
         batch = proposals.take(np.arange(start, min(start + BATCH, len(proposals))))
-        objecting = keep_objecting(batch, openers.rows, penalty, divergence)
-        openers = openers.then(_open_in_order(objecting, penalty, divergence))
+        for _, centers in runs:
+            batch = _objecting(batch, centers, penalty)
+        opened = _open_in_order(batch, penalty, divergence)
+        while runs and len(runs[-1][0]) <= 2 * len(opened):
+            opened = runs.pop()[0].then(opened)
+        runs.append((opened, Centers(opened.rows, divergence)))
+    openers = proposals.take(slice(0))
+    for opened, _ in runs:
+        openers = openers.then(opened)
     return openers
 
 
@@ -77,9 +85,13 @@ def keep_objecting(
     divergence: Divergence | None = None,
 ) -> Proposals:
     """Return the proposals that object to each of the centers, (k, d)."""
+    return _objecting(proposals, Centers(centers, divergence), penalty)
+
+
+def _objecting(proposals: Proposals, centers: Centers, penalty: float) -> Proposals:
     if not len(proposals) or not len(centers):
         return proposals
-    _, squared = nearest_squared(proposals.rows, Centers(centers, divergence))
+    _, squared = nearest_squared(proposals.rows, centers)
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 

@@ -39,9 +39,9 @@ UseMoments = KeyedSums[Moments]
 def union_positions(left: Int64Array, right: Int64Array) -> tuple[Int64Array, Positions, Positions]:
     """Return the ascending union of two arrays, and the positions of both in it.
 
-    The arrays, (m,) and (n,), are ascending, without repeats, and not empty.
+    The arrays, (m,) and (n,), are ascending, without repeats.
     """
-    if left[-1] < right[0]:
+    if not len(left) or not len(right) or left[-1] < right[0]:
         return np.concatenate([left, right]), slice(len(left)), slice(len(left), None)
     own = np.arange(len(left)) + np.searchsorted(right, left)
     others = np.arange(len(right)) + np.searchsorted(left, right)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_dpmeans.kernels.assign import Scan
+from dask_dpmeans.kernels.assign import LEAST_SPARSE, Scan
 from dask_dpmeans.kernels.births import Proposals
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
@@ -38,20 +38,18 @@ class ShardAnswer:
 
         Also None with proposals or outliers.
         """
-        clusters = np.flatnonzero(scan.moments.counts)
+        places = np.flatnonzero(scan.moments.counts)
+        clusters = places if scan.clusters is None else scan.clusters[places]
         size = clusters.size * 8 * (5 + scan.moments.sums.shape[1])
         if len(scan.proposals) or scan.outliers or size > most_bytes:
             return None
-        return cls(clusters, scan.moments.keep(clusters), scan.reaches[clusters])
+        return cls(clusters, scan.moments.keep(places), scan.reaches[places])
 
     def to_scan(self, k: int) -> Scan:
         """Return the answer for k clusters."""
-        d = self.moments.sums.shape[1]
-        moments, reaches = Moments.none(k, d), np.zeros(k)
-        parts = zip((*moments.parts, reaches), (*self.moments.parts, self.reaches), strict=True)
-        for whole, some in parts:
-            whole[self.clusters] = some
-        return Scan(moments, Proposals.none(d), reaches)
+        none = Proposals.none(self.moments.sums.shape[1])
+        found = Scan(self.moments, none, self.reaches, clusters=self.clusters)
+        return found if k >= LEAST_SPARSE else found.of_all(k)
 
 
 def reusable_answers(

@@ -1,9 +1,14 @@
+import math
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import rows_and_centers, spread, weights_of
 
 from dask_dpmeans import reference
+from dask_dpmeans.kernels import assign as assigning
 from dask_dpmeans.kernels.assign import NearestLabels, Predictions, assign, merge_scans, scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
@@ -117,3 +122,29 @@ def test_row_aligned_answers_are_those_of_the_scan(drawn):
 def test_a_row_at_exactly_the_penalty_is_not_beyond():
     block = Block(0, np.array([[2.0], [np.nextafter(2.0, 3.0)]]), None)
     assert Predictions(Centers(np.zeros((1, 1))), 4.0)(block)[2].tolist() == [False, True]
+
+
+@given(blocks(), st.integers(0, 60), st.sampled_from([math.inf, 0.1]), st.booleans())
+def test_answers_of_the_clusters_with_rows_alone_are_those_of_all(drawn, cut, most, mixed):
+    block, values, penalty = drawn
+    centers = Centers(values, most=most * spread(block.rows) if math.isfinite(most) else most)
+    parts = [slice(None, cut), slice(cut, None)] if 0 < cut < len(block.rows) else [slice(None)]
+
+    def answer(*fewest):
+        found = None
+        for part, least in zip(parts, fewest, strict=False):
+            weights = None if block.weights is None else block.weights[part]
+            some = replace(block, rows=block.rows[part], weights=weights)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(assigning, "LEAST_SPARSE", least)
+                one = scan(some, centers, penalty)
+            assert (one.clusters is None) == (least > 0)
+            found = one if found is None else merge_scans(found, one, penalty)
+        return found.of_all(len(centers))
+
+    sparse, dense = answer(0, 1000 if mixed else 0), answer(1000, 1000)
+    assert sparse.clusters is None
+    assert sparse.outliers == dense.outliers
+    assert sparse.reaches.tobytes() == dense.reaches.tobytes()
+    for one, other in zip(sparse.moments.parts, dense.moments.parts, strict=True):
+        assert one.tobytes() == other.tobytes()

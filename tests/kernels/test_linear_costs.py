@@ -8,17 +8,11 @@ from hypothesis import strategies as st
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES
-from dask_dpmeans.kernels.distance import (
-    Centers,
-    Ranking,
-    costs,
-    nearest,
-    nearest_squared,
-    nearest_two,
-)
+from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_squared, nearest_two
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
 from dask_dpmeans.kernels.linear_costs import Linear
+from dask_dpmeans.kernels.ranking import Ranking
 
 NUMBERS = {
     "squared": lambda rng, shape: rng.normal(size=shape),

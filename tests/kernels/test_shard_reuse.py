@@ -4,13 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import rows_and_centers, seeds, weights_of
 
+from dask_dpmeans.kernels import assign
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
 
 
-def contents(scanned):
+def contents(scanned, k):
+    scanned = scanned.of_all(k)
     arrays = {**vars(scanned.moments), **vars(scanned.proposals), "reaches": scanned.reaches}
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}
 
@@ -33,14 +35,18 @@ def changed(draw, centers):
     return after if len(after) else centers[:1]
 
 
+@pytest.mark.parametrize("sparse", [True, False])
 @given(st.data())
-def test_reused_answers_are_the_answers_of_a_scan(data):
+def test_reused_answers_are_the_answers_of_a_scan(sparse, data):
     rows, centers = data.draw(rows_and_centers(rows=(1, 12)))
     after = data.draw(changed(centers))
     block = Block(3, rows, data.draw(weights_of(len(rows))))
-    kept = ShardAnswer.of(scan(block, Centers(centers), np.inf), 2**14)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assign, "LEAST_SPARSE", 0 if sparse else 1000)
+        kept = ShardAnswer.of(scan(block, Centers(centers), np.inf), 2**14)
     for each in reusable_answers(centers, after, {7: kept}).values():
-        assert contents(each.to_scan(len(after))) == contents(scan(block, Centers(after), np.inf))
+        k, again = len(after), scan(block, Centers(after), np.inf)
+        assert contents(each.to_scan(k), k) == contents(again, k)
 
 
 def kept_of_line():

@@ -314,8 +314,9 @@ class Method(Parameters):
         """Return the state after a sweep: births until no row objects, new means, deaths."""
         rule = Openings(self.price, self.max_clusters, present=len(state.means))
         settled = settle(source, rule, self.kernel_centers(state.means), gradually=state.step == 0)
-        alive = settled.answer.moments.weights > 0
-        moments = settled.answer.moments.keep(alive)
+        answer = settled.answer.of_all(len(settled.state))
+        alive = answer.moments.weights > 0
+        moments = answer.moments.keep(alive)
         centers = settled.state.values[alive]
         check_number(len(centers), self.max_clusters, self.price)
         return State(

@@ -41,6 +41,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "mixed": (DPMeans(9.0, divergence="mixed", missing="unscaled"), {}),
     "outliers": (DPMeans(9.0, search=True, outlier_penalty=5.0, min_cluster_weight=2.0), {}),
     "effort": (DPMeans(9.0, search=True, effort="quick"), {}),
+    "gap": (DPMeans(9.0, search=True, effort="best", gap_tol=0.1), {}),
     "share of outliers": (DPMeans(9.0, search=True, outlier_share=0.05), {}),
     "falling price": (DPMeans(9.0, discount=2.0, search=True), {}),
     "from centers": (DPMeans(0.1, metric="cosine", init=ROWS[:2], max_clusters=50), {}),

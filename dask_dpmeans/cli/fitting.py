@@ -93,6 +93,11 @@ APPROXIMATION_OPTIONS = (
         NORMAL,
         "How long a search goes on: quick tries less, best goes on with a population of searches.",
     ),
+    click.option(
+        "--gap-tol",
+        type=float,
+        help="End the best effort once it is proved to be at most this share above the optimum.",
+    ),
     METRIC,
     DIVERGENCE,
     MISSING_VALUES,
@@ -119,6 +124,7 @@ def fit_command(
     penalty: float | str,
     search: bool,
     effort: str,
+    gap_tol: float | None,
     metric: str,
     divergence: str | dict[str, str],
     missing: str,
@@ -131,7 +137,8 @@ def fit_command(
     limits, how = _limits(how)
     outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    price = {"search": search, "effort": effort, "metric": metric, "discount": discount, **outliers}
+    asked = {"search": search, "effort": effort, "gap_tol": gap_tol}
+    price = {**asked, "metric": metric, "discount": discount, **outliers}
     method = DPMeans(penalty, divergence=divergence, missing=missing, init=start, **price, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 

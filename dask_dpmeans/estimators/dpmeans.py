@@ -47,7 +47,7 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
-from dask_dpmeans.methods.dpmeans.search import EFFORTS, NORMAL
+from dask_dpmeans.methods.dpmeans.search import BEST, EFFORTS, NORMAL
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Names, RowSource
@@ -115,6 +115,10 @@ class DPMeans(
         divergence but squared distances, it works on all rows in memory; of more rows on a coreset,
         and its result settles on all rows.  It takes 20 to 50 times as long on some thousand rows.
         It is an error without a search.  The penalty "auto" is the same whatever the effort.
+    gap_tol : float >= 0, optional
+        With the best effort and up to 32,768 rows: no further population once a lower bound proves
+        that the objective is at most this share above the lowest one (see `lower_bound`).  None:
+        populations go on.
     metric : {"euclidean", "cosine", "haversine"}, default "euclidean"
         With "cosine" rows are compared by direction alone, as for embeddings.  Each row is scaled
         to unit length (after its columns were divided, if they are), so squared distances are
@@ -277,6 +281,7 @@ class DPMeans(
         *,
         search: bool = False,
         effort: str = NORMAL,
+        gap_tol: float | None = None,
         metric: str = "euclidean",
         divergence: object = "squared",
         missing: str = "error",
@@ -295,6 +300,7 @@ class DPMeans(
         self.penalty = penalty
         self.search = search
         self.effort = effort
+        self.gap_tol = gap_tol
         self.metric = metric
         self.divergence = divergence
         self.missing = missing
@@ -410,7 +416,14 @@ class DPMeans(
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
         effort = checks.choice("effort", self.effort, EFFORTS)
-        further: dict[str, Any] = {"effort": effort} if self._searches else {}
+        further: dict[str, Any] = {}
+        if self._searches:
+            further = {"effort": effort, "gap_tol": self.gap_tol}
+        elif self.gap_tol is not None:
+            raise InputError(
+                f"gap_tol needs search=True and effort={BEST!r}, got search=False: Algorithm 1 ends by "
+                "itself; lower_bound tells the gap of its result"
+            )
         if effort != NORMAL and not self._searches:
             raise InputError(
                 f"effort must be {NORMAL!r} with search=False, got {effort!r}: Algorithm 1 has no "

@@ -1,18 +1,15 @@
 """Lower bounds of the objective: how far above the best clusters a fit can be.
 
-Each bound in `BOUNDS` is a proof: no clusters of these rows cost less, rounding included.  The
-highest one counts.
+A bound is a proof: no clusters of these rows cost less, rounding included.  The highest of several
+counts (`methods.dpmeans.bounds`).
 """
 
 import os
 import warnings
-from collections.abc import Callable
 from copy import copy
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Unpack, cast
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -25,15 +22,11 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.bounded import gap_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.geography import place_map
-from dask_dpmeans.kernels.assign import assign
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray
-from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.price import LinearPrice
-from dask_dpmeans.methods.dpmeans.anticlusters import MOST_ROWS, pieces_bound
-from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
-from dask_dpmeans.methods.dpmeans.row_prices import NOTHING, PricesBound, prices_bound
+from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
+from dask_dpmeans.methods.dpmeans.row_prices import NOTHING
 from dask_dpmeans.selection.commands import sources as paths_of
 from dask_dpmeans.sources import RowSource, Stored, one_blas_thread
 from dask_dpmeans.storage import Result
@@ -41,12 +34,6 @@ from dask_dpmeans.storage.location import AnyPlace, Location
 
 MOST_NUMBERS = 2**27
 """Numbers, rows times columns, that are held in memory: 1 GB."""
-RELAXED_ROWS = 1500
-"""More rows have no bound by relaxation: the work of its pieces would be split too often."""
-RELAXED_WORK = 2**34
-"""Work of the relaxations of all pieces; see `relaxed_bound`."""
-PROVED = 1e-6
-"""A bound this near to the lowest objective known, over the bound, is the last."""
 
 
 @dataclass(frozen=True)
@@ -72,56 +59,6 @@ class LowerBound:
         Infinite if nothing is proved.
         """
         return gap_of(self.objective, self.value)
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """Rows in memory, and the clusters that a fit found of them."""
-
-    rows: Float64Array
-    """(n, d)."""
-    weights: Float64Array
-    """(n,), > 0."""
-    penalty: float
-    centers: Float64Array
-    """(k, d)."""
-    labels: IndexArray
-    """(n,)."""
-    costs: Float64Array
-    """(n,), squared distances to the centers of the labels."""
-    objective: float
-
-    def cluster_gaps(self, paid: Float64Array) -> tuple[float, ...]:
-        """Return what each cluster costs less what its rows pay, (n,): never below 0 but by rounding."""
-        beyond = total(self.labels, self.weights * self.costs - paid, len(self.centers))
-        return tuple(np.maximum(beyond + self.penalty, 0.0).tolist())
-
-    def one_cluster(self) -> PricesBound:
-        """Return what one cluster without inertia costs."""
-        return PricesBound(self.penalty)
-
-    def prices(self) -> PricesBound:
-        """Return the bound by prices of rows."""
-        data = self.rows, self.weights, self.penalty
-        return prices_bound(*data, self.objective, self.centers)
-
-    def relaxation(self) -> PricesBound:
-        """Return the bound by relaxations of pieces of the rows; 0 of too many rows."""
-        n = len(self.rows)
-        if n > RELAXED_ROWS:
-            return NOTHING
-        work = RELAXED_WORK / -(-n // MOST_ROWS)
-        data = self.rows, self.weights, self.penalty
-        bound = partial(relaxed_bound, work=work)
-        return PricesBound(pieces_bound(*data, self.labels, bound=bound))
-
-
-BOUNDS: dict[str, Callable[[Fitted], PricesBound]] = {
-    "one cluster": Fitted.one_cluster,
-    "prices of rows": Fitted.prices,
-    "relaxation": Fitted.relaxation,
-}
-"""Bounds by name, the quicker ones first."""
 
 
 def lower_bound(
@@ -223,7 +160,7 @@ def _bound_of(source: RowSource, centers: Float64Array, penalty: float) -> Lower
         )
     gathered = source.fold(Gather(), name="gather")
     with one_blas_thread():
-        return _highest(_fitted(gathered.rows, gathered.weights, penalty, centers))
+        return _highest(clusters_at(gathered.rows, gathered.weights, penalty, centers))
 
 
 def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:
@@ -260,34 +197,19 @@ def _penalty(model: Any) -> float:
     return float(cast(LinearPrice, model.method().price).penalty)
 
 
-def _fitted(rows: Any, weights: Float64Array, penalty: float, centers: Float64Array) -> Fitted:
-    """Return the rows that have weight, at the nearest of some centers, (k, d)."""
-    some = weights > 0
-    rows, weights = np.ascontiguousarray(rows[some], np.float64), weights[some]
-    labels, costs = assign(Block(0, rows, weights), Centers(centers))
-    objective = float(weights @ costs) + penalty * len(centers)
-    return Fitted(rows, weights, penalty, centers, labels, costs, objective)
-
-
 def _searched(fitted: Fitted) -> Fitted:
     """Return the clusters after a search that begins with them: bounds are the nearer, the better it is."""
     search = DPMeans(fitted.penalty, search=True, init=fitted.centers, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # any clusters will do
         centers = search.fit(fitted.rows, sample_weight=fitted.weights).cluster_centers_
-    return _fitted(fitted.rows, fitted.weights, fitted.penalty, centers)
+    return clusters_at(fitted.rows, fitted.weights, fitted.penalty, centers)
 
 
 def _highest(fitted: Fitted) -> LowerBound:
-    """Return the highest bound."""
+    """Return the highest bound, and what it says of the fitted centers."""
     best, method = NOTHING, "none"
     if len(fitted.rows):
-        searched = _searched(fitted)
-        for name, bound in BOUNDS.items():
-            found = bound(searched)
-            if found.value > best.value:
-                best, method = found, name
-            if searched.objective <= (1 + PROVED) * best.value:
-                break
+        best, method = highest(_searched(fitted))
     gaps = None if best.paid is None else fitted.cluster_gaps(best.paid)
     return LowerBound(float(best.value), fitted.objective, len(fitted.centers), method, gaps)

@@ -29,8 +29,9 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.bounded import share_above
+from dask_dpmeans.methods.dpmeans import bounds
 from dask_dpmeans.report import report
-from dask_dpmeans.selection import bounds
+from dask_dpmeans.selection import bounds as selection_bounds
 from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -270,6 +271,6 @@ def test_rows_that_do_not_fit_are_refused(monkeypatch):
         lower_bound(model)
     with pytest.raises(InputError, match="X has 3 "):
         lower_bound(model, np.ones((9, 3)))
-    monkeypatch.setattr(bounds, "MOST_NUMBERS", 100)
+    monkeypatch.setattr(selection_bounds, "MOST_NUMBERS", 100)
     with pytest.raises(InputError, match="X has 240 x 2 numbers, and a lower bound takes 100"):
         lower_bound(model, X)

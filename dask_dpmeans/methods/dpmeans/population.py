@@ -15,8 +15,10 @@ import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.methods.dpmeans.bounds import clusters_at, highest
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.search_state import State
@@ -36,8 +38,14 @@ TRIES = 1
 def evolve(
     method: "Method", source: Source, state: State, random: np.random.Generator
 ) -> tuple[Float64Array | None, int]:
-    """Return the centers, (k, d), of the lowest member, if it is another one, and the rows read."""
+    """Return the centers, (k, d), of the lowest member, if it is another one, and the rows read.
+
+    There is no population if the state is proved to be near enough to the optimum.
+    """
+    if method.gap_tol is not None and proved_gap(method, source, state) <= method.gap_tol:
+        return None, source.plan.n_rows
     rows, alone, passes = _rows(method, source, state, int(random.integers(2**32)))
+    passes += method.gap_tol is not None  # its rows
     seeds = [int(number) for number in random.integers(2**32, size=MEMBERS - 1)]
     first = Restart(alone, 0, state)
     others = [Restart(alone.seeded(seed), TRIES) for seed in seeds]
@@ -52,6 +60,34 @@ def evolve(
     most = method.max_clusters
     lowest = None if most is not None and len(centers) > most else centers
     return lowest, passes * source.plan.n_rows
+
+
+def check_gap_tol(method: "Method") -> None:
+    """Refuse a `gap_tol` that would say nothing."""
+    if method.effort != "best":
+        raise InputError(
+            f"gap_tol needs effort='best', got effort={method.effort!r}: other efforts end sooner than a "
+            "bound is proved; lower_bound tells the gap of their result"
+        )
+    outliers = method.outlier_penalty is not None or method.outlier_share is not None
+    if method.divergence.general is not None or method.discount or outliers:
+        raise InputError(
+            "gap_tol needs squared distances, one price for each cluster and no outliers: no lower "
+            "bound is known for other objectives; leave it out"
+        )
+
+
+def proved_gap(method: "Method", source: Source, state: State) -> float:
+    """Return how far the objective of a state is above the optimum, at most, over the bound."""
+    if source.plan.n_rows > CORESET_ABOVE:
+        raise InputError(
+            f"gap_tol is for up to {CORESET_ABOVE:,} rows, got {source.plan.n_rows:,}: the population "
+            "of more rows is of a coreset; leave it out, and lower_bound tells the gap of the result"
+        )
+    gathered = source.fold(Gather(), name="gather")
+    found = clusters_at(gathered.rows, gathered.weights, method.penalty, state.centers)
+    bound, _ = highest(found)
+    return max(0.0, found.objective / bound.value - 1)
 
 
 def _rows(

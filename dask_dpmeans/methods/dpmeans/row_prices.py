@@ -45,7 +45,7 @@ STARTS = 100
 """Rows at which new columns are sought, beside all centers."""
 RECENT = 400
 SOME = 300
-"""Points with a surplus above the penalty that are looked at."""
+"""Points with a surplus above the penalty from which columns of all rows are sought."""
 MOST_AXES = 4
 """Boxes of more dimensions would be too many."""
 GOALS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -174,7 +174,7 @@ class Pricing:
             points = self.opened(np.concatenate([self.starts, self.recent]))
             if not len(points) or self.work <= 0:
                 break
-            self = self.with_columns(self.merged, points)
+            self = self.with_columns(self.merged, points[:COLUMNS_A_ROUND])
         return self
 
     def opened(self, points: Float64Array) -> Float64Array:
@@ -185,9 +185,17 @@ class Pricing:
         best = np.argsort(-surplus, kind="stable")
         return points[best[surplus[best] > self.penalty]]
 
+    def repaired(self, points: Float64Array) -> "Pricing":
+        """Return the search with the columns of all rows near points, (p, d), where rows would open."""
+        some = self.merged.priced(self.offsets).ascend(points[:: len(points) // SOME + 1])
+        priced = self.payers.priced(self.offsets)
+        points = np.unique(priced.ascend(np.unique(some, axis=0)), axis=0)
+        return self.with_columns(
+            self.payers, points[np.argsort(-priced.surplus(points), kind="stable")]
+        )
+
     def with_columns(self, payers: Payers, points: Float64Array) -> "Pricing":
         """Return the search with the columns of some rows at points, (p, d)."""
-        points = points[:COLUMNS_A_ROUND]
         columns, limits = payers.columns(self.offsets, points, self.penalty)
         # Rows that would open a cluster without any offset: the clusters known are not the best.
         above = limits - columns @ self.program.low < MARGIN * self.penalty
@@ -269,9 +277,7 @@ def best_prices(pricing: Pricing, upper: float) -> PricesBound:
             pairs -= looked_at
             if not len(points) or pricing.work <= 0:
                 break
-            some = points[:: len(points) // SOME + 1]
-            points = np.unique(pricing.merged.priced(pricing.offsets).ascend(some), axis=0)
-            pricing = pricing.with_columns(pricing.payers, points).settled(goal * upper)
+            pricing = pricing.repaired(points).settled(goal * upper)
     return best
 
 

@@ -48,7 +48,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
     profitable_moves,
 )
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
-from dask_dpmeans.methods.dpmeans.population import evolve
+from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_coreset
@@ -97,10 +97,15 @@ class Method(Parameters):
     """
     effort: str = field(default=NORMAL, metadata=OPTIONAL)
     """How long the search goes on: one of `EFFORTS`."""
+    gap_tol: float | None = field(default=None, metadata=OPTIONAL)
+    """The best effort ends once it is proved to be at most this share above the optimum; None: never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "effort", checks.choice("effort", self.effort, EFFORTS))
+        if self.gap_tol is not None:
+            object.__setattr__(self, "gap_tol", checks.number("gap_tol", self.gap_tol, ">= 0"))
+            check_gap_tol(self)
         if self.coreset_rows and self.divergence.general is not None:
             raise InputError(
                 f"coreset_rows must be 0 or None with metric={self.metric!r}, "
@@ -150,7 +155,8 @@ class Method(Parameters):
     def without_limits(self) -> "Method":
         """Return the method for a search in memory, as a part of another search."""
         effort = QUICK if self.effort == QUICK else NORMAL
-        return replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0, effort=effort)
+        alone = replace(self, effort=effort, gap_tol=None)
+        return replace(alone, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
 
     def labels(self, source: Source, state: State) -> NearestLabels:
         """Return the kernel of a map that labels the rows by the centers of a state."""

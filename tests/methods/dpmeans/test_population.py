@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
 
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, InputError, lower_bound
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.distance import Centers
@@ -112,3 +112,48 @@ def test_the_penalty_that_is_chosen_does_not_hang_on_the_effort():
 def test_an_effort_that_would_be_ignored_or_is_unknown_is_an_error(how, match):
     with pytest.raises(InputError, match=match):
         DPMeans(1.0, **how).fit(np.eye(3))
+
+
+def test_there_is_no_population_once_the_gap_is_proved_to_be_small_enough():
+    rows = np.random.default_rng(0).normal(size=(150, 2)) + 9 * (np.arange(150) % 3)[:, None]
+    given = {"search": True, "random_state": 0, "effort": "best"}
+    normal = DPMeans(90.0, search=True, random_state=0).fit(rows)
+    ended = DPMeans(90.0, gap_tol=0.01, **given).fit(rows)
+    whole, never = DPMeans(90.0, **given).fit(rows), DPMeans(90.0, gap_tol=0.0, **given).fit(rows)
+    np.testing.assert_array_equal(ended.cluster_centers_, normal.cluster_centers_)
+    np.testing.assert_array_equal(never.cluster_centers_, whole.cluster_centers_)
+    assert ended.n_passes_ < whole.n_passes_ < never.n_passes_
+    assert lower_bound(ended, rows).gap <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [
+        ({}, "gap_tol needs search=True and effort='best', got search=False"),
+        ({"search": True}, "gap_tol needs effort='best', got effort='normal': other efforts end"),
+        (
+            {"search": True, "effort": "best", "discount": 1.0},
+            "gap_tol needs squared distances, one",
+        ),
+        (
+            {"search": True, "effort": "best", "missing": "observed"},
+            "gap_tol needs squared distances",
+        ),
+        ({"search": True, "effort": "best", "outlier_penalty": 1.0}, "gap_tol needs squared dist"),
+        (
+            {"search": True, "effort": "best", "gap_tol": -1},
+            "gap_tol must be a finite number >= 0, got -1",
+        ),
+    ],
+)
+def test_a_gap_that_would_be_ignored_is_an_error(how, match):
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(InputError, match=match):
+        DPMeans(5.0, **{"gap_tol": 0.1, **how}).fit(rows)
+
+
+def test_a_gap_of_more_rows_than_a_population_sees_is_an_error(monkeypatch):
+    monkeypatch.setattr(population, "CORESET_ABOVE", 20)
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(InputError, match="gap_tol is for up to 20 rows, got 30"):
+        DPMeans(5.0, search=True, effort="best", gap_tol=0.1).fit(rows)

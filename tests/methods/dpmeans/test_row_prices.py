@@ -5,6 +5,7 @@ instances instead of 60.
 """
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,7 @@ from optimum import lowest_objective
 from dask_dpmeans import DPMeans
 from dask_dpmeans.kernels.main_axes import MainAxes
 from dask_dpmeans.methods.dpmeans import row_prices
-from dask_dpmeans.methods.dpmeans.row_prices import prices_bound, split_cells
+from dask_dpmeans.methods.dpmeans.row_prices import first_pricing, prices_bound, split_cells
 
 INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
 ROUNDING = 1e-13
@@ -136,3 +137,13 @@ def test_cells_hold_rows_of_one_label_and_no_more_than_asked_for():
     assert np.bincount(cells).max() <= 10
     assert len(np.unique(cells)) == cells.max() + 1
     assert all(len(set(labels[cells == cell])) == 1 for cell in range(cells.max() + 1))
+
+
+def test_every_center_and_every_point_that_rows_would_open_is_a_column():
+    centers = 9.0 * np.stack(np.divmod(np.arange(144), 12), axis=1)
+    rows = np.concatenate([centers + 0.1, centers - 0.1])
+    pricing = first_pricing(rows, np.ones(288), 1.0, centers)
+    assert len(pricing.program.limits) == 144
+    open_to_all = replace(pricing, offsets=pricing.offsets + 1)
+    found = open_to_all.repaired(centers)
+    assert len(found.program.limits) == 144 + 144

@@ -6,7 +6,8 @@ go to the lowest center number.  `squared_distances` computes the definition.  `
 one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
 rounding of that product to the definition, so that its answer is the definition's for any BLAS,
 number of threads and height of the block.  For many centers in few columns, a tree of the centers
-takes the place of the product (`center_tree`).
+takes the place of the product (`center_tree`); in many columns, a product of fewer
+(`leading_columns`).
 """
 
 import math
@@ -22,6 +23,8 @@ from dask_dpmeans.kernels import definition_compiled, distance_compiled, numba_s
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 from dask_dpmeans.kernels.center_tree import LEAST_CENTERS, LEAST_ROWS, MOST_COLUMNS, CenterTree
 from dask_dpmeans.kernels.csr_costs import csr_costs, nearest_csr
+from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
+from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns
 from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
 from dask_dpmeans.kernels.ranking import Ranking
 
@@ -85,6 +88,16 @@ class Centers:
     def tree(self) -> CenterTree:
         """A tree of the centers, built once in each process."""
         return CenterTree.of(self.values)
+
+    def leading(self, rows: Rows) -> LeadingColumns | None:
+        """Return the centers on main axes if that is faster for rows, (n, d); found once."""
+        (k, d), found = self.values.shape, vars(self)
+        if self.divergence is not None or k < LEAST_TURNED or d < LEAST_COLUMNS:
+            return None
+        if "turned" not in found and len(rows) >= LEAST_ROWS:
+            found["turned"] = LeadingColumns.of(self.values, rows)
+        turned: LeadingColumns | None = found.get("turned")
+        return turned
 
     @cached_property
     def single(self) -> Ranking:
@@ -211,6 +224,9 @@ def _rank(
         return labels
     if numba_support.AVAILABLE and centers.searchable(rows) and centers.tree.pays(rows):
         return centers.tree.nearest(rows, count, squared)
+    leading = centers.leading(rows) if numba_support.AVAILABLE else None
+    if leading is not None:
+        return leading.nearest(rows, count, squared)
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
     if unsure.size:

@@ -73,6 +73,14 @@ class Problem:
         rows = random.standard_normal((shape.n + shape.k, shape.d), np.float32)
         return cls(rows[: shape.n], rows[shape.n :].astype(np.float64))
 
+    @classmethod
+    def of_vectors(cls, path: str, n: int, k: int) -> "Problem":
+        """Rows and centers drawn from the vectors, (N, d), of an `.npy` file."""
+        vectors = np.load(path, mmap_mode="r")
+        which = np.random.default_rng(0).permutation(len(vectors))[: n + k]
+        drawn = np.asarray(vectors[np.sort(which)], np.float32)[which.argsort().argsort()]
+        return cls(np.ascontiguousarray(drawn[k:]), drawn[:k].astype(np.float64))
+
     def blocks(self) -> Iterator[Block]:
         """The rows, as a task of the library goes through them."""
         n, d = self.rows.shape
@@ -118,9 +126,9 @@ def lloyd_seconds(problem: Problem) -> float:
     return (seconds[1] - seconds[0]) / (done[1] - done[0])
 
 
-def compare(shape: Shape, repeats: int) -> Times:
-    """Seconds of the competitors on a problem."""
-    problem = Problem.of(shape)
+def compare(shape: Shape, repeats: int, problem: Problem | None = None) -> Times:
+    """Seconds of the competitors on a problem, by default one of this shape without structure."""
+    problem = problem or Problem.of(shape)
     factor = np.ascontiguousarray(problem.centers.T, np.float32)
     scores = np.empty((min(shape.n, GEMM_BYTES // (4 * shape.k)), shape.k), np.float32)
     competitors = {
@@ -150,8 +158,15 @@ def lines(shape: Shape, times: Times) -> list[Line]:
 @click.command(help=__doc__)
 @click.option("--rows-fraction", default=1.0, show_default=True, help="Fraction of the rows.")
 @click.option("--repeats", default=9, show_default=True, help="Rounds.")
-def main(rows_fraction: float, repeats: int) -> None:
-    """All problems."""
+@click.option("--vectors", help="An .npy file of vectors: some are the rows, 16,384 the centers.")
+def main(rows_fraction: float, repeats: int, vectors: str | None) -> None:
+    """All problems, or vectors alone."""
+    if vectors is not None:
+        problem = Problem.of_vectors(vectors, int(20_000 * rows_fraction), 16_384)
+        shape = Shape(*problem.rows.shape, len(problem.centers), 0.6, 0.0)
+        title = f"{shape}, float32, one thread"
+        click.echo(table(title, lines(shape, compare(shape, repeats, problem))))
+        return
     for full in SHAPES:
         n = max(2 * full.k, int(full.n * rows_fraction))
         shape = Shape(n, full.d, full.k, full.most_gemm, full.least_lloyd)

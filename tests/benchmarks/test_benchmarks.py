@@ -98,6 +98,16 @@ def test_the_table_of_assignments_has_its_lines() -> None:
     ]
 
 
+def test_vectors_of_a_file_are_rows_or_centers(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", np.arange(60.0).reshape(20, 3))
+    problem = assignment.Problem.of_vectors(str(tmp_path / "vectors.npy"), 16, 4)
+    both = np.concatenate([problem.rows, problem.centers])
+    assert sorted(both.tolist()) == np.arange(60.0).reshape(20, 3).tolist()
+    shape = assignment.Shape(16, 3, 4, 1.0, 0.0)
+    found = assignment.lines(shape, assignment.compare(shape, 1, problem))
+    assert [line.what for line in found][-2:] == ["nearest / bare GEMM", "scan / bare GEMM"]
+
+
 def test_parts_of_the_resident_rows_are_those_of_the_array() -> None:
     rows = resident.Rows(chunks=5, chunk_rows=30, d=3)
     np.testing.assert_array_equal(

@@ -1,7 +1,20 @@
 import pytest
 
-from dask_dpmeans.kernels import center_tree, distance, numba_support
+from dask_dpmeans.kernels import center_tree, distance, leading_columns, numba_support
 from dask_dpmeans.kernels.center_tree import CenterTree
+from dask_dpmeans.kernels.leading_columns import LeadingColumns
+
+
+def pytest_collection_modifyitems(items):
+    """Trees and main axes have compiled loops alone: without these, rows are ranked."""
+    found = [(item, getattr(item, "callspec", None)) for item in items]
+    items[:] = [
+        item
+        for item, spec in found
+        if spec is None
+        or spec.params.get("loops") != "NumPy"
+        or spec.params.get("way") not in ("tree", "turned")
+    ]
 
 
 @pytest.fixture(autouse=True, scope="module", params=["Numba", "NumPy"])
@@ -14,9 +27,9 @@ def loops(request):
         yield
 
 
-@pytest.fixture(scope="module", params=["definition", "ranking", "tree"])
+@pytest.fixture(scope="module", params=["definition", "ranking", "tree", "turned"])
 def way(request):
-    """Few rows go to the nearest center as many do: by the definition, a ranking or a tree."""
+    """Few rows go to the nearest center as many do: by the definition, a ranking, a tree or axes."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "definition":
             patch.setattr(distance, "FEW_DIFFERENCES", 0)
@@ -28,4 +41,11 @@ def way(request):
             patch.setattr(CenterTree, "pays", lambda tree, rows: True)
         else:
             patch.setattr(distance, "MOST_COLUMNS", 0)
+        if request.param == "turned":
+            patch.setattr(distance, "LEAST_ROWS", 0)
+            patch.setattr(distance, "LEAST_TURNED", 2)
+            patch.setattr(distance, "LEAST_COLUMNS", 1)
+            patch.setattr(leading_columns, "SHARES", (0.5,))
+            patch.setattr(leading_columns, "CHUNK", 7)
+            patch.setattr(LeadingColumns, "cost", lambda turned, rows: 0.0)
         yield

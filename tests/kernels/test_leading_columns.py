@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from dask_dpmeans.kernels import distance, numba_support
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.leading_columns import LeadingColumns
+
+
+def flat(n, d, seed, dtype=np.float32):
+    """Rows that vary in three directions, and little in all others."""
+    random, axes = np.random.default_rng(seed), np.random.default_rng(9).normal(size=(3, d))
+    return (50.0 + random.normal(size=(n, 3)) @ axes + 1e-3 * random.normal(size=(n, d))).astype(
+        dtype
+    )
+
+
+def by_definition(rows, centers):
+    """(n, k), the float64 sums over the columns in order."""
+    columns = zip(rows.astype(np.float64).T, centers.T, strict=True)
+    return sum((values[:, np.newaxis] - middles) ** 2 for values, middles in columns) + 0.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_axes_have_the_answers_of_the_definition(dtype, monkeypatch):
+    rows, centers = flat(700, 60, 0, dtype), flat(2100, 60, 1, np.float64)
+    centers[1::3] = centers[::3]  # equal centers
+    expected = by_definition(rows, centers)
+    order = expected.argsort(axis=1, kind="stable")[:, :2]
+    turned = LeadingColumns.of(centers, rows)
+    assert turned.axes.shape[1] < 30
+    assert turned.nearest(rows, 2, np.empty(0)).tolist() == order.T.tolist()
+    squared = np.empty(len(rows))
+    assert turned.nearest(rows, 1, squared).tolist() == order[:, :1].T.tolist()
+    assert squared.tobytes() == expected.min(axis=1).tobytes()
+    if numba_support.AVAILABLE:
+        monkeypatch.setattr(distance, "_rank_compiled", None)
+        monkeypatch.setattr(distance, "MOST_COLUMNS", 0)
+        labels, costs = nearest_squared(rows, Centers(centers))
+        assert (labels.tolist(), costs.tobytes()) == (order[:, 0].tolist(), squared.tobytes())
+
+
+def test_axes_are_used_where_that_pays_and_numbers_cannot_overflow():
+    random = np.random.default_rng(0)
+    rows, centers = random.normal(size=(100, 60)), random.normal(size=(2100, 60))
+    assert LeadingColumns.of(centers, rows) is None
+    assert LeadingColumns.of(1e20 * flat(300, 60, 0, np.float64), rows) is None
+    assert LeadingColumns.of(np.ones((300, 60)), rows) is None
+
+
+def test_rows_that_are_no_numbers_or_far_away_follow_the_definition():
+    rows, centers = flat(6, 60, 0, np.float64), flat(300, 60, 1, np.float64)
+    turned = LeadingColumns.of(centers, rows)
+    rows[0, 3], rows[1, 5], rows[2], rows[3] = np.nan, np.inf, 1e200, 1e9
+    with np.errstate(all="ignore"):
+        order = by_definition(rows, centers).argsort(axis=1, kind="stable")[:, :2]
+    order[0] = 0, 1
+    assert turned.nearest(rows, 2, np.empty(0)).tolist() == order.T.tolist()

@@ -49,7 +49,7 @@ class ShardAnswer:
         """Return the answer for k clusters."""
         none = Proposals.none(self.moments.sums.shape[1])
         found = Scan(self.moments, none, self.reaches, clusters=self.clusters)
-        return found if k >= LEAST_SPARSE else found.of_all(k)
+        return found if k * self.moments.sums.shape[1] >= LEAST_SPARSE else found.of_all(k)
 
 
 def reusable_answers(

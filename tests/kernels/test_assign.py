@@ -137,12 +137,13 @@ def test_answers_of_the_clusters_with_rows_alone_are_those_of_all(drawn, cut, mo
             some = replace(block, rows=block.rows[part], weights=weights)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(assigning, "LEAST_SPARSE", least)
+                patch.setattr(assigning, "FEW_ROWS", math.inf)
                 one = scan(some, centers, penalty)
             assert (one.clusters is None) == (least > 0)
             found = one if found is None else merge_scans(found, one, penalty)
         return found.of_all(len(centers))
 
-    sparse, dense = answer(0, 1000 if mixed else 0), answer(1000, 1000)
+    sparse, dense = answer(0, 10**6 if mixed else 0), answer(10**6, 10**6)
     assert sparse.clusters is None
     assert sparse.outliers == dense.outliers
     assert sparse.reaches.tobytes() == dense.reaches.tobytes()

@@ -42,7 +42,8 @@ def test_reused_answers_are_the_answers_of_a_scan(sparse, data):
     after = data.draw(changed(centers))
     block = Block(3, rows, data.draw(weights_of(len(rows))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assign, "LEAST_SPARSE", 0 if sparse else 1000)
+        patch.setattr(assign, "LEAST_SPARSE", 0 if sparse else 10**6)
+        patch.setattr(assign, "FEW_ROWS", np.inf)
         kept = ShardAnswer.of(scan(block, Centers(centers), np.inf), 2**14)
     for each in reusable_answers(centers, after, {7: kept}).values():
         k, again = len(after), scan(block, Centers(after), np.inf)

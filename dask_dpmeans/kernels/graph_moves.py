@@ -153,7 +153,7 @@ def move_nodes(
     rule: MoveRule,
     within: IndexArray | None = None,
 ) -> tuple[Totals, float]:
-    """Move nodes one after the other, in their order.
+    """Move nodes one after the other, those with the greatest gains first.
 
     Each goes to the cluster in which it then gains most, or opens one, if it still gains.  Labels
     of all nodes, (n,), change in place.
@@ -162,6 +162,8 @@ def move_nodes(
     -------
     the totals of all clusters, with new ones at the end, and by how much the objective fell
     """
+    # In row order, 100 planted blocks of 1,000 nodes ended 1 % above the planted objective.
+    moves = moves.take(np.argsort(-moves.gains, kind="stable"))
     k, room = len(totals.masses), 0 if within is not None else len(moves)
     sums = Totals(*(np.append(each, np.zeros(room, each.dtype)) for each in vars(totals).values()))
     parts = sums.kept, sums.masses, sums.sizes, rates_of(sums)

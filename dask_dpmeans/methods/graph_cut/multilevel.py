@@ -11,8 +11,9 @@ its one cluster.
 This method starts from the other end, with each node as a cluster:
 
 1.  Clusters merge with mutual best partners until half as many are left; then nodes move.  A pass
-   finds the nodes that would gain by moving alone.  They move one after the other, each to the
-   cluster in which it then gains most, if it still gains.  This repeats while merges gain.
+   finds the nodes that would gain by moving alone.  They move one after the other, the greatest
+   gains first, each to the cluster in which it then gains most, if it still gains.  This repeats
+   while merges gain.
 2.  Clusters are split, first between clusters of an earlier step and then at random; nodes move
    between the two halves; splits that gain stay.
 3.  Nodes of a small graph, or pieces of the clusters of a large one, are searched

@@ -162,7 +162,7 @@ def test_planted_blocks_are_found(normalized):
     assert state.objective == pytest.approx(cut_cost(graph, truth, penalty, normalized))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_clusters_split_where_that_gains_and_end_no_higher_than_the_planted_ones(seed):
     graph, truth = planted(20, 30, 0.4, 0.015)
     found = states(graph, Method(-0.85, seed=seed))

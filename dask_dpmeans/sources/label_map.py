@@ -43,7 +43,7 @@ class PlaceLabels:
             if len(found) == len(part):
                 part[:] = found
             else:  # only then is the cube read again
-                part[cube.present(cube.read_run(run))] = found
+                part[cube.present(run)] = found
         return Writer((self.label_map,))(self.start, (answer,))
 
 

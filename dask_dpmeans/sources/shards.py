@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -163,7 +163,8 @@ class StoredShard:
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
         self.check()
-        for piece in _cut_blocks(self._pieces(start, stop), block_rows):
+        reused = isinstance(self.data, CubeRows)
+        for piece in _cut_blocks(self._pieces(start, stop), block_rows, reused):
             height = piece[0].shape[0]
             yield _block(start, piece, prepare, scratch)
             del piece
@@ -177,10 +178,11 @@ class StoredShard:
         n = self.stop - self.start
         rows = np.empty((n, self.data.shape[1]), self.data.dtype)
         latitudes = np.empty(n) if isinstance(self.weights, CubeWeights) else None
+        scratch = Scratch()
         for start, stop in self._bounds(self.start, self.stop):
             self.check()
             part = slice(start - self.start, stop - self.start)
-            rows[part], weights, _ = self.read(start, stop)
+            rows[part], weights, _ = self.read(start, stop, scratch)
             if latitudes is not None:
                 latitudes[part] = weights
         if latitudes is not None:
@@ -190,32 +192,41 @@ class StoredShard:
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        """Yield pieces; each may overwrite the one before."""
         bounds = self._bounds(start, stop)
         if not self.ahead:
-            yield from (self.read(*each) for each in bounds)
+            scratch = Scratch()
+            yield from (self.read(*each, scratch) for each in bounds)
             return
+        buffers = cycle((Scratch(), Scratch()))
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.read, *bounds[0])
+            coming = ahead.submit(self.read, *bounds[0], next(buffers))
             for next_bounds in bounds[1:]:
                 piece = coming.result()
-                coming = ahead.submit(self.read, *next_bounds)
+                coming = ahead.submit(self.read, *next_bounds, next(buffers))
                 yield piece
                 del piece
             yield coming.result()
 
-    def read(self, start: int, stop: int) -> Piece:
-        """Read the rows from `start` to before `stop`; errors name them."""
+    def read(self, start: int, stop: int, scratch: Scratch | None = None) -> Piece:
+        """Read the rows from `start` to before `stop`; errors name them.
+
+        Rows of a cube are in `scratch`, if it is given.
+        """
         try:
-            if isinstance(self.weights, CubeWeights):
-                rows, weights = self.data.read(start, stop, self.weights)
+            if isinstance(self.data, CubeRows):
+                latitude = self.weights if isinstance(self.weights, CubeWeights) else None
+                rows, weights = self.data.read(start, stop, latitude, scratch)
+                if latitude is None:
+                    weights = self._read(self.weights, start, stop)
                 return rows, weights, self._read(self.groups, start, stop)
             return self.data[start:stop], *self._beside(start, stop)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
             kind = OSError if of_store(error) else CorruptStoreError
-            rows = f"rows {start:,} to {stop:,} of {_named(self.data)}"
-            raise kind(f"{rows} cannot be read: {error}") from error
+            what = f"rows {start:,} to {stop:,} of {_named(self.data)}"
+            raise kind(f"{what} cannot be read: {error}") from error
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
         """Read the weights and groups of some rows."""
@@ -310,8 +321,11 @@ def read_rows(data: RowArray) -> int:
     return max(1, min(PIECE_BYTES // (csr.row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
-def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first."""
+def _cut_blocks(pieces: Iterable[Piece], block_rows: int, reused: bool) -> Iterator[Piece]:
+    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first.
+
+    Also those of a piece that is in one block, if later pieces overwrite it: `reused`.
+    """
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:
@@ -324,7 +338,7 @@ def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
             if not missing:
                 yield _joined(parts)
                 parts, missing = [], block_rows
-        if parts and parts[-1][0].shape[0] < n:
+        if parts and (reused or parts[-1][0].shape[0] < n):
             parts[-1] = _copied(parts[-1])
         del piece
     if parts:

@@ -105,6 +105,8 @@ class Stores:
 
     place: Path
     shape: Shape
+    has_flat: bool = True
+    """Whether there is a flat store."""
 
     @property
     def cube(self) -> CubePath:
@@ -141,17 +143,20 @@ class Stores:
         for name, size in zip(NAMES, sizes, strict=True):
             group.create_array(name, data=np.arange(float(size)), dimension_names=[name])
         across = shape.lon - shape.land
-        flat = zarr.create_array(
-            self.flat,
-            shape=(shape.lat * across, shape.time),
-            chunks=(across, shape.time),
-            overwrite=True,
-            **codec,
-        )
+        flat = None
+        if self.has_flat:
+            flat = zarr.create_array(
+                self.flat,
+                shape=(shape.lat * across, shape.time),
+                chunks=(across, shape.time),
+                overwrite=True,
+                **codec,
+            )
 
         def write(start: int) -> None:
             values, sea = shape.band(start)
-            flat[start * across : (start + CHUNK[1]) * across] = values[sea]
+            if flat is not None:
+                flat[start * across : (start + CHUNK[1]) * across] = values[sea]
             sst[:, start : start + CHUNK[1]] = values.transpose(2, 0, 1)
 
         with ThreadPoolExecutor(PROCESSES) as pool:

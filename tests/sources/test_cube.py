@@ -330,7 +330,7 @@ def test_a_pass_reads_each_stored_byte_once_but_for_the_borders_of_shards(
 
 def _first_run(path: str) -> None:
     place, names = Location.at(path), CubePath(path, ("lat", "lon"), "time", "sst")
-    open_cube(names, place, "data", fill_missing=False, observed=False).read_run(0)
+    open_cube(names, place, "data", fill_missing=False, observed=False).first_rows(1)
 
 
 def test_a_run_is_read_in_little_more_memory_than_its_own(tmp_path: Path) -> None:

@@ -7,16 +7,17 @@ are read in `Runs`, boxes of the grid that no stored chunk crosses.
 import math
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, permutations
+from itertools import chain, pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.sources.cube_plan import (
     Runs,
     Starts,
@@ -31,6 +32,17 @@ from dask_dpmeans.sources.formats.cube_dataset import (
     explained_cube,
     loaded_xarray,
     open_dataset,
+)
+from dask_dpmeans.sources.formats.cube_values import (
+    LEAST_STRETCH,
+    Part,
+    Values,
+    compressed,
+    copy_samples,
+    known,
+    open_values,
+    parts_of,
+    stretches,
 )
 from dask_dpmeans.sources.formats.ome import chosen_level
 from dask_dpmeans.sources.grids import VARIABLE, Dimensions, Grid
@@ -163,17 +175,30 @@ class CubeRows:
         return self.read(start, stop)[0]
 
     def read(
-        self, start: int, stop: int, weights: "CubeWeights | None" = None
+        self,
+        start: int,
+        stop: int,
+        weights: "CubeWeights | None" = None,
+        scratch: Scratch | None = None,
     ) -> tuple[Raw, Raw | None]:
-        """Read some rows, (n, d), and their weights, (n,), if any are asked for."""
+        """Read some rows, (n, d), and their weights, (n,), if any are asked for.
+
+        Rows of one run are in `scratch`, if it is given.
+        """
+        runs = [
+            run for run in self._runs_of(start, stop) if self.starts[run] < self.starts[run + 1]
+        ]
         found: list[tuple[Raw, Raw | None]] = []
-        for run in self._runs_of(start, stop):
+        for run in runs:
             at, end = int(self.starts[run]), int(self.starts[run + 1])
-            if at == end:
-                continue
-            rows, beside = self._rows_of(run + self.first, end - at, weights)
             inside = slice(max(start, at) - at, min(stop, end) - at)
-            found.append((rows[inside], None if beside is None else beside[inside]))
+            own = scratch if scratch is not None and len(runs) == 1 else Scratch()
+            rows, present = self._rows_of(run + self.first, end - at, inside, own)
+            beside = None
+            if weights is not None:
+                beside = weights.of_run(self, run + self.first)
+                beside = (beside if present is None else beside[present])[inside]
+            found.append((rows, beside))
         if len(found) == 1:
             return found[0]
         empty = np.empty((0, self.shape[1]), self.dtype), np.empty(0)
@@ -181,57 +206,93 @@ class CubeRows:
         return np.concatenate(parts[0]), None if weights is None else np.concatenate(parts[1])
 
     def _rows_of(
-        self, run: int, expected: int, weights: "CubeWeights | None"
+        self, run: int, expected: int, inside: slice, scratch: Scratch
     ) -> tuple[Raw, Raw | None]:
-        """Read the rows of a run, of which there must be as many as were counted."""
-        rows = self.read_run(run)
-        beside = None if weights is None else weights.of_run(self, run)
-        if len(rows) == expected:  # no sample is left out
-            return rows, beside
-        present = self.present(rows)
+        """Read some rows of a run, and return which samples are rows; None if all are.
+
+        There must be as many rows as were counted.  Where they are as many as the samples that the
+        first part of the features lets be rows, no other samples are copied.
+        """
+        first, last = self.runs.bounds(run)
+        parts, present = self._parts(run), None
+        if expected < last - first:
+            part, values = next(parts)
+            present, parts = known(values, self.observed), chain([(part, values)], parts)
+            del values
+        samples = stretches(present, inside, last - first)
+        width = self.shape[1] // len(list(self._feature_parts()))
+        few = len(samples) * LEAST_STRETCH <= width * expected
+        if present is None or (np.count_nonzero(present) == expected and few):
+            return self._copied(parts, samples, scratch), present
+        rows, present = self._all_samples(run, parts, scratch)
         found = compressed(rows, present)
         if len(found) != expected:
             raise CorruptStoreError(
-                f"{self.store_path} has changed: samples {self.runs.bounds(run)[0]:,} to "
-                f"{self.runs.bounds(run)[1]:,} had {expected:,} rows, they have {len(found):,}"
+                f"{self.store_path} has changed: samples {first:,} to {last:,} had {expected:,} "
+                f"rows, they have {len(found):,}"
             )
-        return found, None if beside is None else beside[present]
+        return found[inside], present
 
-    def read_run(self, run: int) -> Raw:
-        """Read all samples of a run, (m, d), those that are left out too."""
+    def _copied(
+        self,
+        parts: Iterable[tuple[Part, Raw]],
+        samples: list[tuple[int, int]],
+        scratch: Scratch,
+        present: Raw | None = None,
+    ) -> Raw:
+        """Return stretches of the samples of a run as rows, (n, d), in `scratch`.
+
+        Note in `present`, (m,), if it is given, which samples are rows.
+        """
+        n = sum(stop - start for start, stop in samples)
+        answer = scratch.array("samples", (n, *self.features.values()), self.dtype)
+        for part, values in parts:
+            copy_samples(values, answer[:, *part], samples)
+            if present is not None:
+                self._look(values, present)
+            del values
+        return answer.reshape(n, -1)
+
+    def _all_samples(
+        self, run: int, parts: Iterable[tuple[Part, Raw]], scratch: Scratch
+    ) -> tuple[Raw, Raw]:
+        """Return all samples of a run, (m, d), in `scratch`, and which are rows, (m,)."""
+        start, stop = self.runs.bounds(run)
+        present = np.full(stop - start, not self.observed)
+        return self._copied(parts, [(0, stop - start)], scratch, present), present
+
+    def _look(self, values: Raw, present: Raw) -> None:
+        """Note which samples are rows, (m,), as far as some values, (m, ...), decide it."""
+        if self.gaps:
+            merge = np.logical_or if self.observed else np.logical_and
+            merge(present, known(values, self.observed), out=present)
+        elif self.observed:
+            present[:] = True
+
+    def present(self, run: int) -> Raw:
+        """Return which samples of a run are rows, (m,)."""
+        start, stop = self.runs.bounds(run)
+        present = np.full(stop - start, not self.observed)
+        for _, values in self._parts(run):
+            self._look(values, present)
+            del values
+        return present
+
+    def _parts(self, run: int) -> Iterator[tuple[Part, Raw]]:
+        """Yield the values of all samples of a run, (m, *features), part by part."""
         box = dict(zip(self.samples, self.runs.box(run), strict=True))
         start, stop = self.runs.bounds(run)
-        sizes = tuple(self.features.values())
-        answer = np.empty((stop - start, *sizes), self.dtype)
         order = (*self.samples, *(name for name in self.features if name != self.along))
         for part in self._feature_parts():
             named = dict(zip(self.features, part, strict=True))
-            name = self.variables[0]
-            if self.along is not None:
-                name = self.variables[named.pop(self.along).start]
-            part_of = self._dataset[name].variable.isel(box | named)
-            # A transpose before the values are read makes xarray index each number by itself.
-            values = part_of.load().transpose(*order).values
-            target = answer[:, *part]
-            target[...] = values.reshape(target.shape)
-        return answer.reshape(stop - start, -1)
+            number = 0 if self.along is None else named.pop(self.along).start
+            shape = stop - start, *(each.stop - each.start for each in part)
+            # No name holds the values: the caller frees them before the next are read.
+            yield part, self._values[number].box(box | named, order).reshape(shape)
 
-    def _feature_parts(self) -> Iterator[tuple[slice, ...]]:
+    def _feature_parts(self) -> Iterator[Part]:
         """Yield the parts of the features, whole chunks and one variable each."""
-        sizes = list(self.features.values())
-        for place in np.ndindex(
-            *(-(-n // size) for n, size in zip(sizes, self.feature_chunks, strict=True))
-        ):
-            bounds = zip(place, self.feature_chunks, sizes, strict=True)
-            yield tuple(slice(i * size, min((i + 1) * size, n)) for i, size, n in bounds)
-
-    def present(self, rows: Raw) -> Raw:
-        """Return which samples, (m, d), are rows, (m,)."""
-        if not self.gaps:
-            return np.ones(len(rows), np.bool_)
-        known = ~np.isnan(rows)
-        whole = np.logical_or if self.observed else np.logical_and
-        return np.asarray(whole.reduce(known, axis=1))
+        return parts_of(list(self.features.values()), self.feature_chunks)
 
     def first_rows(
         self, n_rows: int, weights: "CubeWeights | None" = None
@@ -241,14 +302,13 @@ class CubeRows:
         beside: list[Raw] = []
         for run in range(len(self.runs)):
             with checked_store.damage_of(self.store_path):
-                samples = self.read_run(run)
-            present = self.present(samples)
+                samples, present = self._all_samples(run, self._parts(run), Scratch())
             found.append(compressed(samples, present))
             if weights is not None:
                 beside.append(weights.of_run(self, run)[present])
             if sum(map(len, found)) >= n_rows:
                 break
-        rows = np.concatenate(found)[:n_rows]
+        rows = (found[0] if len(found) == 1 else np.concatenate(found))[:n_rows]
         return rows, np.concatenate(beside)[:n_rows] if beside else None
 
     def with_counts(self, counts: Sequence[int]) -> "CubeRows":
@@ -257,11 +317,11 @@ class CubeRows:
         return replace(self, starts=starts, n_rows=int(starts[-1]), counted=True)
 
     @cached_property
-    def _dataset(self) -> "Dataset":
-        return open_dataset(self.place, self.variables, self.fill_missing)
+    def _values(self) -> list[Values]:
+        return open_values(self.place, self.variables, self.fill_missing)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_dataset"}
+        return {name: value for name, value in vars(self).items() if name != "_values"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -316,20 +376,7 @@ class CountRows:
     def __call__(self, cube: CubeRows) -> list[int]:
         """Return the number of rows of each run."""
         with checked_store.damage_of(cube.store_path):
-            return [int(cube.present(cube.read_run(run)).sum()) for run in self.runs]
-
-
-def compressed(rows: Raw, present: Raw) -> Raw:
-    """Return the rows that are present, moved to the front of (n, d) rows in place.
-
-    A copy of all would need as much memory again.
-    """
-    step, stop = max(1, len(rows) // 16), 0
-    for start in range(0, len(rows), step):
-        kept = rows[start : start + step][present[start : start + step]]
-        rows[stop : stop + len(kept)] = kept
-        stop += len(kept)
-    return rows[:stop]
+            return [int(cube.present(run).sum()) for run in self.runs]
 
 
 def open_cube(

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import zarr
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
@@ -15,20 +16,29 @@ from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
-    from xarray import Dataset
+    from xarray import Dataset, Variable
 
 NETCDF = (".nc", ".nc4", ".cdf")
 """Endings of files that xarray opens."""
 CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 """Calendars whose dates NumPy has."""
+DECODED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units")
+"""What xarray notes of a variable that it has decoded."""
 
 
 def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing: bool) -> "Dataset":
     """Open a store or a file, lazily; of `variables`, or of all, without the other arrays."""
+    return open_stored(place, variables, fill_missing)[0]
+
+
+def open_stored(
+    place: Location, variables: Sequence[str] | None, fill_missing: bool
+) -> "tuple[Dataset, dict[str, zarr.Array[Any]]]":
+    """Open a store or a file, lazily, and its Zarr arrays as they are stored; a file has none."""
     xarray = loaded_xarray()
     with explained_cube(place):
         if place.url.endswith(NETCDF):
-            return _decoded(place.url)
+            return _decoded(place.url), {}
         group = checked_store.open_node(place)
         if isinstance(group, zarr.Array):
             return _open_level(place, fill_missing)
@@ -36,10 +46,22 @@ def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing:
         source = xarray.backends.ZarrStore(
             checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
         )
-        return _decoded(source, decode_coords=variables is None, decode_timedelta=False)
+        cube = _decoded(source, decode_coords=variables is None, decode_timedelta=False)
+        return cube, dict(checked.members())
 
 
-def _open_level(place: Location, fill_missing: bool) -> "Dataset":
+def is_plain(variable: "Variable", array: "zarr.Array[Any]") -> bool:
+    """Return whether the values of a variable are those of its array: there is nothing to decode."""
+    told = {name for name in DECODED if name in variable.encoding}
+    fill = variable.encoding.get("_FillValue", 0)
+    if told == {"_FillValue"} and array.dtype.kind == "f" and np.isnan(fill):
+        told = set()  # NaN stays NaN
+    return not told and variable.dtype == array.dtype and variable.shape == array.shape
+
+
+def _open_level(
+    place: Location, fill_missing: bool
+) -> "tuple[Dataset, dict[str, zarr.Array[Any]]]":
     """Open a level of an image, lazily; a pixel may have the fill value."""
     found = level_at(place)
     if found is None:
@@ -52,7 +74,8 @@ def _open_level(place: Location, fill_missing: bool) -> "Dataset":
         checked, mode="r", use_zarr_fill_value_as_mask=False
     )
     image = _decoded(source).rename({name: IMAGE})
-    return image.assign_coords(level.coords(image[IMAGE].shape))
+    arrays = {IMAGE: dict(checked.members())[name]}
+    return image.assign_coords(level.coords(image[IMAGE].shape)), arrays
 
 
 def _decoded(source: Any, **options: Any) -> "Dataset":

@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from time import sleep
 from typing import Any
 
@@ -194,6 +195,10 @@ class CheckedGroup(zarr.Group):
 
     def members(self, *_: Any, **__: Any) -> tuple[tuple[str, Any], ...]:
         """Return names and arrays."""
+        return self._shown
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[str, Any], ...]:
         return tuple(
             (name, self._checked(array, f"{self.shown}/{name}"))
             for name, array in self.arrays()

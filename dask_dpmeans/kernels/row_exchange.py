@@ -14,15 +14,15 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
-from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.price import LinearPrice, Price
-
-EXCHANGE_ROUNDING = 1e-9
-"""A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
-more than this share of it; less is rounding."""
-
-SPARE = 8
-"""Room for new clusters at first, beyond twice the present ones."""
+from dask_dpmeans.kernels.row_exchange_compiled import (
+    EXCHANGE_ROUNDING,
+    SPARE,
+    MovableClusters,
+    exchange_rows_compiled,
+    put_in,
+    take_out,
+)
 
 FEWEST_ROWS = 32
 """Least number of rows evaluated together without Numba, ..."""
@@ -31,13 +31,6 @@ MOST_DIFFERENCES = 2**16
 
 Rule = tuple[Price, Divergence, float]
 """Price of clusters, cost of a row at a center, and cost of an outlier for each unit of weight."""
-MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
-"""Centers, (d, room), masses and numbers of rows, (room,), which change in place.
-
-Unused numbers have 0 rows.  The mass of a cluster is its weight, or the length of the weighted sum
-of its unit rows.  A plain tuple, since Numba cannot read a cache that names a class of an earlier
-version.
-"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ def exchange(
     clusters = _clusters(rows, weights, labels, room, vanishing)
     passes: int
     if numba_support.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
-        passes = _exchange_rows_compiled(
+        passes = exchange_rows_compiled(
             rows, weights, labels, price.penalty, outlier_penalty, vanishing, most, clusters
         )
     else:
@@ -169,9 +162,9 @@ def _exchange_rows(
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + offset
             if labels[i] >= 0:
-                _take_out(rows[i], weights[i], labels[i], divergence.vanishing, clusters)
+                take_out(rows[i], weights[i], labels[i], divergence.vanishing, clusters)
             if targets[offset] >= 0:
-                _put_in(rows[i], weights[i], int(targets[offset]), divergence.vanishing, clusters)
+                put_in(rows[i], weights[i], int(targets[offset]), divergence.vanishing, clusters)
             labels[i] = targets[offset]
             moved = True
             first, count = i + 1, max(FEWEST_ROWS, min(count, 2 * (offset + 1)))
@@ -265,142 +258,3 @@ def _joining_costs(
     # lengths of the sums with the row, over the sums of both masses
     lengths = np.sqrt(np.maximum(0.0, 1.0 - shares * (weights / totals) * squared))
     return 2.0 * weights * shares * squared / (1.0 + lengths)
-
-
-@compile_loop
-def _turn(
-    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
-) -> None:
-    """Add a row, (d,), of some weight, possibly negative, to the sum of unit rows of cluster c."""
-    centers, masses, _ = clusters
-    total = masses[c] * centers[:, c] + weight * row
-    length = np.sqrt(np.cumsum(total * total)[-1])  # sums in order, unlike np.sum
-    masses[c] = length
-    if length > vanishing * abs(weight):
-        centers[:, c] = total / length
-
-
-@compile_loop
-def _take_out(
-    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
-) -> None:
-    """Take a row, (d,), out of cluster c."""
-    centers, masses, counts = clusters
-    counts[c] -= 1
-    rest = masses[c] - weight
-    if not counts[c]:
-        return
-    if vanishing:
-        _turn(row, -weight, c, vanishing, clusters)
-    else:
-        centers[:, c] -= (weight / rest) * (row - centers[:, c])
-        masses[c] = rest
-
-
-@compile_loop
-def _put_in(
-    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
-) -> None:
-    """Put a row, (d,), into cluster c."""
-    centers, masses, counts = clusters
-    counts[c] += 1
-    if counts[c] == 1:
-        centers[:, c] = row
-        masses[c] = weight
-    elif vanishing:
-        _turn(row, weight, c, vanishing, clusters)
-    else:
-        masses[c] += weight
-        centers[:, c] += (weight / masses[c]) * (row - centers[:, c])
-
-
-@compile_loop
-def _leaving_gain_compiled(
-    weight: float, count: int, mass: float, squared: float, penalty: float, vanishing: float
-) -> float:
-    """Compiled twin of `_leaving_gains`, for one row."""
-    if count == 1:
-        return penalty
-    if not vanishing:
-        rest = mass - weight
-        if rest > EXCHANGE_ROUNDING * mass:
-            return weight * (mass / rest) * squared
-        return 0.0
-    if not mass > vanishing * weight:
-        return 4.0 * weight
-    share = weight / mass
-    length: float = np.sqrt((1.0 - share) * (1.0 - share) + share * squared)
-    if share < 1.0:
-        return 2.0 * weight * squared / (length + (1.0 - share))
-    return 2.0 * mass * (length + (share - 1.0))
-
-
-@compile_loop
-def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
-    """Compiled twin of `_joining_costs`, for one row and one cluster."""
-    total = mass + weight
-    share = mass / total
-    if not vanishing:
-        return weight * share * squared
-    length: float = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
-    return 2.0 * weight * share * squared / (1.0 + length)
-
-
-@compile_loop
-def _square_distances(row: Float64Array, centers: Float64Array, squared: Float64Array) -> None:
-    """Compiled twin of `_squared_to_each`, for one row; it fills `squared`, (room,)."""
-    squared[:] = 0.0
-    for j in range(len(row)):
-        value, middles = row[j], centers[j]
-        for c in range(len(squared)):
-            difference = value - middles[c]
-            squared[c] += difference * difference
-
-
-@compile_loop
-def _exchange_rows_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    labels: Int64Array,
-    penalty: float,
-    outlier_penalty: float,
-    vanishing: float,
-    most: int,
-    clusters: MovableClusters,
-) -> int:
-    """Compiled twin of `_exchange_rows`."""
-    centers, masses, counts = clusters
-    room, passes, moved = len(masses), 0, True
-    squared = np.empty(room)
-    while moved and passes < most:
-        passes += 1
-        moved = False
-        for i in range(len(rows)):
-            row, weight, own = rows[i], weights[i], labels[i]
-            _square_distances(row, centers, squared)
-            count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
-            if own >= 0:
-                count, mass = counts[own], masses[own]
-                left = _leaving_gain_compiled(weight, count, mass, squared[own], penalty, vanishing)
-            best, least, empty = -1, np.inf, -1
-            for c in range(room):
-                if counts[c] == 0:
-                    if empty < 0:
-                        empty = c
-                elif c != own:
-                    cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
-                    if cost < least:
-                        best, least = c, cost
-            some = best >= 0 or count > 1
-            if count != 1 and empty >= 0 and penalty < least:
-                best, least = empty, penalty
-            if own >= 0 and some and out < least:
-                best, least = -1, out
-            if least + EXCHANGE_ROUNDING * penalty < left:
-                if own >= 0:
-                    _take_out(row, weight, own, vanishing, clusters)
-                if best >= 0:
-                    _put_in(row, weight, best, vanishing, clusters)
-                labels[i] = best
-                moved = True
-    return passes

@@ -1,0 +1,237 @@
+"""Compiled loops of moves of single rows, and of short searches made of them.
+
+Their NumPy twins are in `row_exchange` and `short_search`.
+"""
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+EXCHANGE_ROUNDING = 1e-9
+"""A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
+more than this share of it; less is rounding."""
+
+SPARE = 8
+"""Room for new clusters at first, beyond twice the present ones."""
+
+MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
+"""Centers, (d, room), masses and numbers of rows, (room,), which change in place.
+
+Unused numbers have 0 rows.  The mass of a cluster is its weight, or the length of the weighted sum
+of its unit rows.  A plain tuple, since Numba cannot read a cache that names a class of an earlier
+version.
+"""
+
+
+@compile_loop
+def _turn(
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
+) -> None:
+    """Add a row, (d,), of some weight, possibly negative, to the sum of unit rows of cluster c."""
+    centers, masses, _ = clusters
+    total = masses[c] * centers[:, c] + weight * row
+    length = np.sqrt(np.cumsum(total * total)[-1])  # sums in order, unlike np.sum
+    masses[c] = length
+    if length > vanishing * abs(weight):
+        centers[:, c] = total / length
+
+
+@compile_loop
+def take_out(
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
+) -> None:
+    """Take a row, (d,), out of cluster c."""
+    centers, masses, counts = clusters
+    counts[c] -= 1
+    rest = masses[c] - weight
+    if not counts[c]:
+        return
+    if vanishing:
+        _turn(row, -weight, c, vanishing, clusters)
+    else:
+        centers[:, c] -= (weight / rest) * (row - centers[:, c])
+        masses[c] = rest
+
+
+@compile_loop
+def put_in(
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
+) -> None:
+    """Put a row, (d,), into cluster c."""
+    centers, masses, counts = clusters
+    counts[c] += 1
+    if counts[c] == 1:
+        centers[:, c] = row
+        masses[c] = weight
+    elif vanishing:
+        _turn(row, weight, c, vanishing, clusters)
+    else:
+        masses[c] += weight
+        centers[:, c] += (weight / masses[c]) * (row - centers[:, c])
+
+
+@compile_loop
+def _leaving_gain_compiled(
+    weight: float, count: int, mass: float, squared: float, penalty: float, vanishing: float
+) -> float:
+    """Compiled twin of `_leaving_gains`, for one row."""
+    if count == 1:
+        return penalty
+    if not vanishing:
+        rest = mass - weight
+        if rest > EXCHANGE_ROUNDING * mass:
+            return weight * (mass / rest) * squared
+        return 0.0
+    if not mass > vanishing * weight:
+        return 4.0 * weight
+    share = weight / mass
+    length: float = np.sqrt((1.0 - share) * (1.0 - share) + share * squared)
+    if share < 1.0:
+        return 2.0 * weight * squared / (length + (1.0 - share))
+    return 2.0 * mass * (length + (share - 1.0))
+
+
+@compile_loop
+def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
+    """Compiled twin of `_joining_costs`, for one row and one cluster."""
+    total = mass + weight
+    share = mass / total
+    if not vanishing:
+        return weight * share * squared
+    length: float = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
+    return 2.0 * weight * share * squared / (1.0 + length)
+
+
+@compile_loop
+def _square_distances(row: Float64Array, centers: Float64Array, squared: Float64Array) -> None:
+    """Compiled twin of `_squared_to_each`, for one row; it fills `squared`, (room,)."""
+    squared[:] = 0.0
+    for j in range(len(row)):
+        value, middles = row[j], centers[j]
+        for c in range(len(squared)):
+            difference = value - middles[c]
+            squared[c] += difference * difference
+
+
+@compile_loop
+def _evaluate(
+    row: Float64Array,
+    weight: float,
+    own: int,
+    present: int,
+    vanishing: float,
+    clusters: MovableClusters,
+    squared: Float64Array,
+) -> tuple[int, float]:
+    """Return the other cluster that a row, (d,), joins at the least cost, and the cost.
+
+    Clusters from `present` on have no rows; `squared`, (room,), is memory to work in.
+    """
+    centers, masses, counts = clusters
+    _square_distances(row, centers[:, :present], squared[:present])
+    best, least = -1, np.inf
+    for c in range(present):
+        if c != own and counts[c]:
+            cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
+            if cost < least:
+                best, least = c, cost
+    return best, least
+
+
+@compile_loop
+def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
+    """Return the squared distance of a row, (d,), to center c of (d, room)."""
+    total = 0.0
+    for j in range(len(row)):
+        difference = row[j] - centers[j, c]
+        total += difference * difference
+    return total
+
+
+@compile_loop
+def exchange_rows_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    penalty: float,
+    outlier_penalty: float,
+    vanishing: float,
+    most: int,
+    clusters: MovableClusters,
+) -> int:
+    """Compiled twin of `_exchange_rows`.
+
+    The best other cluster of a row is kept.  Until it changes, only clusters that have changed
+    since the row was evaluated can be better.
+    """
+    centers, masses, counts = clusters
+    n, room = len(rows), len(masses)
+    passes, moved, now, present = 0, True, 0, 0
+    for c in range(room):
+        if counts[c]:
+            present = c + 1
+    squared = np.empty(room)
+    bests, leasts, seen = np.full(n, -1), np.empty(n), np.full(n, -1)
+    changed, recent, places = np.zeros(room, np.int64), np.arange(room), np.arange(room)
+    while moved and passes < most:
+        passes += 1
+        moved = False
+        for i in range(n):
+            row, weight, own = rows[i], weights[i], labels[i]
+            best = bests[i]
+            if best < 0 or changed[best] > seen[i]:
+                best, least = _evaluate(row, weight, own, present, vanishing, clusters, squared)
+            elif seen[i] == now:
+                continue
+            else:
+                least = leasts[i]
+                for place in range(room):  # the last that changed come first
+                    c = recent[place]
+                    if changed[c] <= seen[i]:
+                        break
+                    if c != own and counts[c]:
+                        between = _squared(row, centers, c)
+                        cost = _joining_cost_compiled(weight, masses[c], between, vanishing)
+                        if cost < least or (cost == least and c < best):
+                            best, least = c, cost
+            bests[i], leasts[i], seen[i] = best, least, now
+            count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
+            if own >= 0:
+                count, between = counts[own], _squared(row, centers, own)
+                left = _leaving_gain_compiled(
+                    weight, count, masses[own], between, penalty, vanishing
+                )
+            some = best >= 0 or count > 1
+            if count != 1 and penalty < least:
+                empty = 0
+                while empty < room and counts[empty]:
+                    empty += 1
+                if empty < room:
+                    best, least = empty, penalty
+            if own >= 0 and some and out < least:
+                best, least = -1, out
+            if not least + EXCHANGE_ROUNDING * penalty < left:
+                continue
+            now += 1
+            if own >= 0:
+                take_out(row, weight, own, vanishing, clusters)
+                _renew(own, now, changed, recent, places)
+            if best >= 0:
+                put_in(row, weight, best, vanishing, clusters)
+                _renew(best, now, changed, recent, places)
+                present = max(present, best + 1)
+            labels[i] = best
+            bests[i] = -1
+            moved = True
+    return passes
+
+
+@compile_loop
+def _renew(c: int, now: int, changed: Int64Array, recent: Int64Array, places: Int64Array) -> None:
+    """Note that cluster c has changed, and put it first among the recent ones, (room,)."""
+    changed[c] = now
+    for place in range(places[c], 0, -1):
+        recent[place] = recent[place - 1]
+        places[recent[place]] = place
+    recent[0], places[c] = c, 0

@@ -82,7 +82,7 @@ def exchange(
         )
     else:
         rule = price, divergence, outlier_penalty
-        passes = _exchange_rows(rows, weights, labels, rule, most, clusters)
+        passes = move_rows(rows, weights, labels, rule, most, clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, vanishing)
     costs = divergence.costs(rows, np.ascontiguousarray(centers.T), np.maximum(labels, 0))
     costs[labels < 0] = outlier_penalty
@@ -123,7 +123,7 @@ def _clusters(
     masses, centers = moments.weights, np.zeros((rows.shape[1], room))
     np.divide(moments.sums.T, masses, out=centers, where=masses > 0)
     if vanishing:
-        lengths = np.sqrt(_squared_to_each(np.zeros((1, len(centers))), centers)[0])
+        lengths = np.sqrt(squared_to_each(np.zeros((1, len(centers))), centers)[0])
         cancel = (lengths <= vanishing) & (masses > 0)
         masses = np.where(cancel, 0.0, masses * lengths)
         np.divide(centers, lengths, out=centers, where=lengths > vanishing)
@@ -131,7 +131,7 @@ def _clusters(
     return centers, masses, moments.counts
 
 
-def _exchange_rows(
+def move_rows(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
@@ -187,7 +187,7 @@ def _best_moves(
     own = np.searchsorted(present, labels)
     sizes = np.where(outside, 0, counts[labels])
     if divergence.general is None:
-        squared = _squared_to_each(rows, centers[:, present])
+        squared = squared_to_each(rows, centers[:, present])
         gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.vanishing)
         costs = _joining_costs(
             weights[:, np.newaxis], masses[present], squared, divergence.vanishing
@@ -210,7 +210,7 @@ def _best_moves(
     return np.flatnonzero(least + EXCHANGE_ROUNDING * opening < left), targets
 
 
-def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
+def squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
     """Return the squared distances, (n, k), by definition, of rows, (n, d), to centers, (d, k)."""
     n, k = len(rows), centers.shape[1]
     differences = rows.T[:, :, np.newaxis] - centers[:, np.newaxis]

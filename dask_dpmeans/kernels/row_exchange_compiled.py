@@ -160,7 +160,7 @@ def exchange_rows_compiled(
     most: int,
     clusters: MovableClusters,
 ) -> int:
-    """Compiled twin of `_exchange_rows`.
+    """Compiled twin of `row_exchange.move_rows`.
 
     The best other cluster of a row is kept.  Until it changes, only clusters that have changed
     since the row was evaluated can be better.
@@ -235,3 +235,213 @@ def _renew(c: int, now: int, changed: Int64Array, recent: Int64Array, places: In
         recent[place] = recent[place - 1]
         places[recent[place]] = place
     recent[0], places[c] = c, 0
+
+
+@compile_loop
+def assign_compiled(
+    rows: Float64Array, centers: Float64Array, labels: Int64Array, costs: Float64Array
+) -> None:
+    """Fill the labels and the squared distances, (n,), of the nearest of centers, (d, k)."""
+    squared = np.empty(centers.shape[1])
+    for i in range(len(rows)):
+        _square_distances(rows[i], centers, squared)
+        best = 0
+        for c in range(1, len(squared)):
+            if squared[c] < squared[best]:
+                best = c
+        labels[i], costs[i] = best, squared[best]
+
+
+@compile_loop
+def means_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """Fill the means, (d, room), the masses and the numbers of rows, (room,)."""
+    n, d = rows.shape
+    centers[:], masses[:], counts[:] = 0.0, 0.0, 0
+    for i in range(n):
+        c = labels[i]
+        counts[c] += 1
+        masses[c] += weights[i]
+        for j in range(d):
+            centers[j, c] += weights[i] * rows[i, j]
+    for c in range(len(masses)):
+        if counts[c]:
+            for j in range(d):
+                centers[j, c] /= masses[c]
+
+
+@compile_loop
+def merge_compiled(
+    centers: Float64Array, masses: Float64Array, counts: Int64Array, most: float
+) -> Int64Array:
+    """Join clusters whose merge costs less than `most`, and return their new numbers, (room,)."""
+    d, room = centers.shape
+    targets = np.arange(room)
+    squared = np.empty(room)
+    for a in range(room):
+        while counts[a]:
+            _square_distances(centers[:, a], centers, squared)
+            best, least = -1, most
+            for b in range(room):
+                if b != a and counts[b]:
+                    rise = masses[a] * masses[b] / (masses[a] + masses[b]) * squared[b]
+                    if rise < least:
+                        best, least = b, rise
+            if best < 0:
+                break
+            share = masses[best] / (masses[a] + masses[best])
+            for j in range(d):
+                centers[j, a] += share * (centers[j, best] - centers[j, a])
+            masses[a] += masses[best]
+            counts[a] += counts[best]
+            counts[best], targets[best] = 0, a
+    for c in range(room):
+        while targets[c] != targets[targets[c]]:
+            targets[c] = targets[targets[c]]
+    return targets
+
+
+@compile_loop
+def settle_compiled(
+    rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int
+) -> tuple[Float64Array, float, int]:
+    """Compiled twin of `short_search.settle`."""
+    n, d = rows.shape
+    room, passes, merged = 2 * (int(labels.max()) + 1) + SPARE, 0, True
+    centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
+    while merged and passes < most:
+        means_compiled(rows, weights, labels, centers, masses, counts)
+        passes += exchange_rows_compiled(
+            rows, weights, labels, penalty, np.inf, 0.0, most - passes, (centers, masses, counts)
+        )
+        means_compiled(rows, weights, labels, centers, masses, counts)
+        targets = merge_compiled(
+            centers.copy(), masses.copy(), counts.copy(), penalty * (1.0 - EXCHANGE_ROUNDING)
+        )
+        merged = False
+        for i in range(n):
+            if targets[labels[i]] != labels[i]:
+                merged = True
+                labels[i] = targets[labels[i]]
+    if merged:
+        means_compiled(rows, weights, labels, centers, masses, counts)
+    cost, k = 0.0, 0
+    for i in range(n):
+        cost += weights[i] * _squared(rows[i], centers, labels[i])
+    for c in range(room):
+        if counts[c]:
+            centers[:, k] = centers[:, c]
+            k += 1
+    return centers[:, :k].copy(), cost + penalty * k, passes
+
+
+@compile_loop
+def draw_row(chances: Float64Array, draw: float) -> int:
+    """Return the number of a row that is drawn by its chances, (n,); -1 if none has any."""
+    total = 0.0
+    for i in range(len(chances)):
+        total += chances[i]
+    wanted, reached, last = draw * total, 0.0, -1
+    for i in range(len(chances)):
+        reached += chances[i]
+        if chances[i] > 0.0:
+            last = i
+            if reached > wanted:
+                break
+    return last
+
+
+@compile_loop
+def open_compiled(
+    rows: Float64Array, weights: Float64Array, penalty: float, draws: Float64Array
+) -> Int64Array:
+    """Compiled twin of `short_search.open_rows`."""
+    n, d = rows.shape
+    labels = np.zeros(n, np.int64)
+    costs, trial, best = np.full(n, np.inf), np.empty(n), np.empty(n)
+    row = min(n - 1, int(draws[0, 0] * n))
+    for i in range(n):
+        costs[i] = 0.0
+        for j in range(d):
+            difference = rows[i, j] - rows[row, j]
+            costs[i] += difference * difference
+    for step in range(1, len(draws)):
+        chances, highest = weights * costs, 0.5 * penalty
+        found = False
+        for draw in draws[step]:
+            row = draw_row(chances, draw)
+            if row < 0:
+                break
+            drop = 0.0
+            for i in range(n):
+                squared = 0.0
+                for j in range(d):
+                    difference = rows[i, j] - rows[row, j]
+                    squared += difference * difference
+                trial[i] = squared
+                if squared < costs[i]:
+                    drop += weights[i] * (costs[i] - squared)
+            if drop > highest:
+                highest, found = drop, True
+                best[:] = trial
+        if not found:
+            break
+        for i in range(n):
+            if best[i] < costs[i]:
+                costs[i], labels[i] = best[i], step
+    return labels
+
+
+@compile_loop
+def cross_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    first: Float64Array,
+    second: Float64Array,
+    draws: Float64Array,
+) -> Int64Array:
+    """Compiled twin of `short_search.cross`."""
+    d, k = first.shape
+    m = second.shape[1]
+    of_first, of_second = np.empty(k, np.int64), np.empty(m, np.int64)
+    assign_compiled(first.T, second, of_first, np.empty(k))
+    assign_compiled(second.T, first, of_second, np.empty(m))
+    centers, count = np.empty((d, k + m)), 0
+    for c in range(k):
+        if draws[c] < 0.5:
+            centers[:, count] = first[:, c]
+            count += 1
+    for c in range(m):
+        other = of_second[c]
+        drawn = draws[k + c] < 0.5
+        if of_first[other] == c:
+            drawn = not draws[other] < 0.5
+        if drawn:
+            centers[:, count] = second[:, c]
+            count += 1
+    n = len(rows)
+    labels, costs = np.empty(n, np.int64), np.empty(n)
+    left = -1
+    if count > 1:
+        left = min(count - 1, int(draws[k + m] * count))
+        centers[:, left] = centers[:, count - 1]
+        count -= 1
+    assign_compiled(rows, centers[:, :count], labels, costs)
+    if left < 0:
+        return labels
+    row = draw_row(weights * costs, draws[k + m + 1])
+    if row >= 0:
+        for i in range(n):
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[row, j]
+                squared += difference * difference
+            if squared < costs[i]:
+                labels[i] = count
+    return labels

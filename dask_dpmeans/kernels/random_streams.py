@@ -31,6 +31,7 @@ class Stream(IntEnum):
     RANDOM_GRAPHS = 19
     CLOUD_ROWS = 20
     POPULATION = 21
+    SHORT_SEARCHES = 22
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

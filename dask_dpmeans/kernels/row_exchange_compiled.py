@@ -12,6 +12,11 @@ EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
 more than this share of it; less is rounding."""
 
+BOUND_ROUNDING = 1e-9
+"""A bound falls by this share of it, for its own rounding."""
+MOTION_ROUNDING = 1e-14
+"""What a center moves more than is computed at most, for each column, as a share of the largest number."""
+
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
 
@@ -38,6 +43,13 @@ def _turn(
 
 
 @compile_loop
+def _shift(row: Float64Array, share: float, c: int, centers: Float64Array) -> None:
+    """Move center c of (d, room) by a share of its way to a row, (d,), without memory of its own."""
+    for j in range(len(row)):
+        centers[j, c] += share * (row[j] - centers[j, c])
+
+
+@compile_loop
 def take_out(
     row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
 ) -> None:
@@ -50,7 +62,7 @@ def take_out(
     if vanishing:
         _turn(row, -weight, c, vanishing, clusters)
     else:
-        centers[:, c] -= (weight / rest) * (row - centers[:, c])
+        _shift(row, -(weight / rest), c, centers)
         masses[c] = rest
 
 
@@ -68,7 +80,7 @@ def put_in(
         _turn(row, weight, c, vanishing, clusters)
     else:
         masses[c] += weight
-        centers[:, c] += (weight / masses[c]) * (row - centers[:, c])
+        _shift(row, weight / masses[c], c, centers)
 
 
 @compile_loop
@@ -131,6 +143,12 @@ def _evaluate(
     centers, masses, counts = clusters
     _square_distances(row, centers[:, :present], squared[:present])
     best, least = -1, np.inf
+    if not vanishing:
+        for c in range(present):
+            cost = weight * (masses[c] / (masses[c] + weight)) * squared[c]
+            if cost < least and c != own and counts[c]:
+                best, least = c, cost
+        return best, least
     for c in range(present):
         if c != own and counts[c]:
             cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
@@ -162,46 +180,42 @@ def exchange_rows_compiled(
 ) -> int:
     """Compiled twin of `row_exchange.move_rows`.
 
-    The best other cluster of a row is kept.  Until it changes, only clusters that have changed
-    since the row was evaluated can be better.
+    A bound of the least cost of each row, as a distance, falls with the motion of the centers and
+    of the masses in this pass and the one before (as in Hamerly 2010).  A row whose bound proves
+    that it stays is not evaluated.
     """
     centers, masses, counts = clusters
     n, room = len(rows), len(masses)
-    passes, moved, now, present = 0, True, 0, 0
+    passes, moved, present = 0, True, 0
     for c in range(room):
         if counts[c]:
             present = c + 1
-    squared = np.empty(room)
-    bests, leasts, seen = np.full(n, -1), np.empty(n), np.full(n, -1)
-    changed, recent, places = np.zeros(room, np.int64), np.arange(room), np.arange(room)
+    heaviest, rounding = weights.max(), MOTION_ROUNDING * rows.shape[1] * np.abs(rows).max()
+    squared, bounds = np.empty(room), np.zeros(n)
+    drifts, shares = np.empty(room), np.empty(room)
+    motion, fall = np.inf, 1.0
     while moved and passes < most:
         passes += 1
         moved = False
+        earlier, motion, before, fall = motion, 0.0, fall, 1.0
+        drifts[:], shares[:] = 0.0, masses / (masses + heaviest)
         for i in range(n):
             row, weight, own = rows[i], weights[i], labels[i]
-            best = bests[i]
-            if best < 0 or changed[best] > seen[i]:
-                best, least = _evaluate(row, weight, own, present, vanishing, clusters, squared)
-            elif seen[i] == now:
-                continue
-            else:
-                least = leasts[i]
-                for place in range(room):  # the last that changed come first
-                    c = recent[place]
-                    if changed[c] <= seen[i]:
-                        break
-                    if c != own and counts[c]:
-                        between = _squared(row, centers, c)
-                        cost = _joining_cost_compiled(weight, masses[c], between, vanishing)
-                        if cost < least or (cost == least and c < best):
-                            best, least = c, cost
-            bests[i], leasts[i], seen[i] = best, least, now
             count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
+            between = 0.0
             if own >= 0:
                 count, between = counts[own], _squared(row, centers, own)
                 left = _leaving_gain_compiled(
                     weight, count, masses[own], between, penalty, vanishing
                 )
+            if bounds[i] > 0.0 and not vanishing and not min(penalty, out) < left:
+                bound = bounds[i] - earlier - motion - BOUND_ROUNDING * bounds[i]
+                bound *= before * fall * (1.0 - BOUND_ROUNDING)
+                bounds[i] = max(0.0, bound)
+                if bound > 0.0 and weight * bound * bound * (1.0 - BOUND_ROUNDING) >= left:
+                    continue
+            best, least = _evaluate(row, weight, own, present, vanishing, clusters, squared)
+            bounds[i] = np.sqrt(least / weight)
             some = best >= 0 or count > 1
             if count != 1 and penalty < least:
                 empty = 0
@@ -213,28 +227,25 @@ def exchange_rows_compiled(
                 best, least = -1, out
             if not least + EXCHANGE_ROUNDING * penalty < left:
                 continue
-            now += 1
             if own >= 0:
                 take_out(row, weight, own, vanishing, clusters)
-                _renew(own, now, changed, recent, places)
+                if counts[own]:
+                    drifts[own] += weight / masses[own] * np.sqrt(between) + rounding
+                    motion = max(motion, drifts[own])
+                    share = masses[own] / (masses[own] + heaviest)
+                    fall = min(fall, np.sqrt(share / shares[own]))
             if best >= 0:
+                if not counts[best]:
+                    motion = np.inf
                 put_in(row, weight, best, vanishing, clusters)
-                _renew(best, now, changed, recent, places)
+                drifts[best] += weight / masses[best] * np.sqrt(squared[best]) + rounding
+                motion = max(motion, drifts[best])
+                shares[best] = max(shares[best], masses[best] / (masses[best] + heaviest))
                 present = max(present, best + 1)
             labels[i] = best
-            bests[i] = -1
+            bounds[i] = 0.0
             moved = True
     return passes
-
-
-@compile_loop
-def _renew(c: int, now: int, changed: Int64Array, recent: Int64Array, places: Int64Array) -> None:
-    """Note that cluster c has changed, and put it first among the recent ones, (room,)."""
-    changed[c] = now
-    for place in range(places[c], 0, -1):
-        recent[place] = recent[place - 1]
-        places[recent[place]] = place
-    recent[0], places[c] = c, 0
 
 
 @compile_loop

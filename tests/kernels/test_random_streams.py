@@ -48,5 +48,6 @@ def test_streams_keep_their_numbers():
         "RANDOM_GRAPHS": 19,
         "CLOUD_ROWS": 20,
         "POPULATION": 21,
+        "SHORT_SEARCHES": 22,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

@@ -10,7 +10,9 @@ penalty as a price of a cluster.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.
-3. If the rows are few, single rows move (`row_exchange`).
+3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
+   distances at a linear price and without outliers, a population of short searches
+   (`short_searches`) takes the place of trials.
 4. If the search began on all rows, it goes on from the end of births alone if that is lower.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.
@@ -33,6 +35,7 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.outliers import Candidates
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, trials
@@ -51,6 +54,7 @@ from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.short_searches import MOST_CLUSTERS, lowest_centers
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_coreset
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
@@ -67,6 +71,10 @@ HOPE = 5
 EXCHANGES_BELOW = 2**13
 """Rows up to which single rows move in the end, and ..."""
 EXCHANGED_NUMBERS = 2**20
+"""... numbers in these rows."""
+SHORT_BELOW = 2**11
+"""Rows up to which short searches take the place of trials, and ..."""
+SHORT_NUMBERS = 2**13
 """... numbers in these rows."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
@@ -141,6 +149,13 @@ class Method(Parameters):
             rows_read=n,
         )
 
+    def _few(self, n: int, state: State) -> bool:
+        """Return whether short searches of all rows, n of them, take the place of trials."""
+        plain = self.divergence.general is None and not self.divergence.spherical
+        alone = self.centers is None and not self.coreset_rows and math.isinf(self.most)
+        few = n <= SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
+        return few and plain and alone and isinstance(self.price, LinearPrice) and state.on_all_rows
+
     def _first_share(self, n: int) -> int:
         """Return the index of the first share of a search that starts on n rows."""
         if n > trials.TRIALS_BELOW:
@@ -184,6 +199,11 @@ class Method(Parameters):
             return self.with_outliers(state.outlier_penalty).step(source, state)
         if state.step == 0 and self.centers is None:
             state = start_on_coreset(self, source, state)
+        if state.step == 1 and state.share < len(SHARES) and self._few(source.plan.n_rows, state):
+            after = self._short_searches(source, state)
+            if after.objective < state.objective:
+                return after
+            state = after
         saved = 0.0
         for _ in range(MOST_PASSES):
             if state.settled:
@@ -414,18 +434,32 @@ class Method(Parameters):
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
         kicks = QUICK_KICKS if self.effort == QUICK else KICKS
-        if not state.on_all_rows:
+        short = self._few(n, state) and len(state.centers) <= MOST_CLUSTERS
+        if short or not state.on_all_rows:
             kicks = 0
         return self._exchanged(source, state.centers, self._random(state.passes), kicks), n
+
+    def _short_searches(self, source: Source, state: State) -> State:
+        """Return the end of short searches without trials, if it is lower than a state."""
+        n, random = source.plan.n_rows, stream(self.seed, Stream.SHORT_SEARCHES)
+        gathered = source.fold(Gather(), name="gather")
+        found = lowest_centers(gathered, self.price, random, quick=self.effort == QUICK)
+        if found is None:  # too many clusters
+            return replace(state, rows_read=state.rows_read + n)
+        costs = self.price, self.divergence, self.most
+        centers = exchange_and_kick(gathered, found, costs, random, 0)
+        after = self._probe(source, self._places(centers, random))
+        state = replace(state, rows_read=state.rows_read + 2 * n, share=len(SHARES))
+        if after.objective < state.objective:
+            return self._commit(state, after, MoveCounts(swaps=1))
+        return state
 
     def _exchanged(
         self, source: Source, centers: Float64Array, random: np.random.Generator, kicks: int
     ) -> Float64Array:
         """Return means, (k, d), after moves of single rows and kicks."""
-        costs, gathered = (
-            (self.price, self.divergence, self.most),
-            source.fold(Gather(), name="gather"),
-        )
+        gathered = source.fold(Gather(), name="gather")
+        costs = self.price, self.divergence, self.most
         return exchange_and_kick(gathered, centers, costs, random, kicks)
 
     def _evolve(self, source: Source, state: State) -> tuple[Float64Array | None, int]:

@@ -16,6 +16,7 @@ from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
@@ -39,6 +40,12 @@ SETS = {
 def rows_of(name):
     data, penalty = SETS[name]
     return np.concatenate([rows for _, rows, _ in data.parts()]), penalty
+
+
+@pytest.fixture
+def more_rows(monkeypatch):
+    """Few rows are searched as more rows are, by trials instead of short searches."""
+    monkeypatch.setattr(search, "SHORT_BELOW", 0)
 
 
 def states_of(source, method):
@@ -303,6 +310,7 @@ def test_moves_add_up_to_the_number_of_clusters(name):
             assert len(after.centers) - len(before.centers) == change
 
 
+@pytest.mark.usefixtures("more_rows")
 @pytest.mark.parametrize("name", SETS)
 def test_merges_and_splits_gain_what_the_history_says_at_least(name):
     rows, penalty = rows_of(name)
@@ -312,6 +320,24 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
             said += np.count_nonzero(after.gains)
             assert after.gains.sum() <= (before.objective - after.objective) * (1 + 1e-9)
     assert said
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "quick"])
+def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(monkeypatch, kind):
+    rows = np.random.default_rng(3).uniform(size=(150, 2)) + 1e3
+    weights = None if kind != "weighted" else np.arange(150) % 4 / 2
+    given = {"effort": "quick"} if kind == "quick" else {}
+    source, method = InMemoryRows(rows, weights), Method(0.3, **given)
+    called, whole = [], search.lowest_centers
+    monkeypatch.setattr(
+        search, "lowest_centers", lambda *how, **more: called.append(how) or whole(*how, **more)
+    )
+    compiled = trace(source, method)
+    assert len(called) == 1
+    objective = states_of(source, method)[-1].objective
+    assert objective <= states_of(source, batch.Method(0.3, tol=0.0))[-1].objective
+    monkeypatch.setattr(numba_support, "AVAILABLE", False)
+    assert trace(source, method) == compiled
 
 
 def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
@@ -349,6 +375,7 @@ def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(mon
     assert 0 < falls[-1] < 1e-5
 
 
+@pytest.mark.usefixtures("more_rows")
 def test_a_coarser_tol_ends_sooner():
     rows, penalty = rows_of("overlapping blobs")
     fine, coarse = (
@@ -362,6 +389,7 @@ def test_a_coarser_tol_ends_sooner():
     assert all(each.objective < 1.1 * fine[0].objective for each in coarse)
 
 
+@pytest.mark.usefixtures("more_rows")
 @pytest.mark.parametrize("most", [1, 2, 7])
 def test_max_iter_cuts_a_search_short_and_says_so(most):
     rows, penalty = rows_of("overlapping blobs")
@@ -487,6 +515,7 @@ def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(
             assert contents(end.state) == contents(steps[-1].state)
 
 
+@pytest.mark.usefixtures("more_rows")
 def test_the_history_counts_moves_trials_and_passes():
     rows, penalty = rows_of("overlapping blobs")
     model = DPMeans(penalty, search=True, random_state=0).fit(rows)
@@ -515,8 +544,11 @@ class InterruptError(Exception):
     pass
 
 
-@pytest.mark.parametrize("steps", [1, 9])
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(tmp_path, steps):
+@pytest.mark.parametrize(("steps", "below"), [(1, 2**11), (2, 2**11), (9, 0)])
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(
+    tmp_path, monkeypatch, steps, below
+):
+    monkeypatch.setattr(search, "SHORT_BELOW", below)
     rows, penalty = rows_of("one column")
     model = DPMeans(penalty, search=True, random_state=5)
 

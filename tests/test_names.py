@@ -229,6 +229,8 @@ STORED = [
     "numpy",
     "zarr",
 ]
+TABLES = ["pandas", "polars", "arrow", "dask frame", "parquet"]
+"""Tables, from which a run takes its columns by name, whatever is beside them."""
 
 
 @pytest.mark.parametrize(
@@ -255,11 +257,16 @@ def test_runs_keep_names_and_predict_by_name(
         labels = zarr.open_array(tmp_path / "out" / "label")[:]
         np.testing.assert_array_equal(labels, model.labels_.compute())
         if named and form not in UNNAMED:
-            for frame in SWAPPED:
+            for name, frame in UNLIKE.items():
                 said = outcome(ask, stored(form, frame, tmp_path))
-                assert said.startswith(
-                    "The feature names should match those that were passed during fit"
-                )
+                if form in TABLES and name in ("another order", "more"):
+                    assert said == ""
+                    labels = zarr.open_array(tmp_path / "out" / "label")[:]
+                    np.testing.assert_array_equal(labels, model.labels_.compute())
+                else:
+                    assert said.startswith(
+                        "The feature names should match those that were passed during fit"
+                    )
     for form in FORMS:
         expected = by_the_rule("DPMeans", "pandas" if named else "numpy", form)
         assert outcome(model.predict, FORMS[form](FRAME)) == expected
@@ -357,10 +364,11 @@ def test_the_command_line_goes_by_name(tmp_path: Path) -> None:
         return result.exit_code, result.output
 
     assert call("fit", one, run, "--penalty", "20", "--columns", "0,2", "--seed", "0")[0] == 0
-    code, said = call("predict", run, other, str(tmp_path / "labels"))
-    assert (code, "names must be in the same order as they were in fit" in said) == (2, True)
-    code, said = call("predict", run, f"{other}#{','.join(NAMES)}", str(tmp_path / "labels"))
-    assert (code, "Warning" in said) == (0, False)
+    for rows in (other, f"{other}#{','.join(NAMES)}"):
+        code, said = call("predict", run, rows, str(tmp_path / "labels"), "--force")
+        assert (code, "Warning" in said) == (0, False)
+        labels = zarr.open_array(tmp_path / "labels" / "label")[:]
+        np.testing.assert_array_equal(labels, load(run).labels_.compute())
     code, said = call(
         "predict", run, str(tmp_path / "rows.zarr"), str(tmp_path / "labels"), "--force"
     )

@@ -168,7 +168,7 @@ def fit_anndata(
 
 def _check_without_run(names: list[str], method: Any) -> None:
     """Refuse options of a fit with a run, and parameters of the estimator."""
-    own = [name for name in names if name in method.get_params()]
+    own = sorted(method.get_params().keys() & set(names), key=names.index)
     if own:
         told = ", ".join(f"{name}=..." for name in own)
         raise InputError(

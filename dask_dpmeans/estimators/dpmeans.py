@@ -474,5 +474,6 @@ SPEC = MethodSpec(
     arrays=(*CENTERS, STABILITY, OUTLIERS, FIRST_CENTERS, *ENCODING_ARRAYS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,
+    has_bound=True,
     soft_predictor=soft_nearest_centers,
 )

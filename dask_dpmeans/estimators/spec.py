@@ -132,6 +132,8 @@ class MethodSpec:
     run cannot tell the cost of a fit."""
     takes_groups: bool = False
     """Whether rows come from several data sets, with `groups`."""
+    has_bound: bool = False
+    """Whether lower bounds of the objective are known, for `lower_bound`."""
     soft_predictor: "Callable[[Result, int], SoftPredictions] | None" = None
     """The kernel that also returns that many clusters with their probabilities, and margins; None
     if no mixture is known."""

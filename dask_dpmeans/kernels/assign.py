@@ -50,7 +50,7 @@ class Scan:
         return self._on(self.clusters, k, None)
 
     def _on(self, places: Positions, count: int, clusters: IndexArray | None) -> "Scan":
-        """Return the same answer for `count` clusters; those of this answer go to `places`."""
+        """Return the same answer for `count` clusters; the clusters of this answer go to `places`."""
         moments, reaches = Moments.none(count, self.moments.sums.shape[1]), np.zeros(count)
         parts = zip((*moments.parts, reaches), (*self.moments.parts, self.reaches), strict=True)
         for whole, some in parts:

@@ -2,7 +2,7 @@
 
 The tree halves the centers at the median of the widest column, down to leaves of at most `LEAF`
 centers (Friedman, Bentley & Finkel 1977).  A node knows the box around its centers.  The squared
-distance of a row to a box is summed as the definition in `distance` sums that of a row to a center:
+distance of a row to a box is summed as the definition in `distance` sums a row's to a center:
 over the columns, in order, in float64.  Rounding is monotone, so that the computed distance to a
 box never exceeds the computed distance to a center in it.  A box that is farther than the best
 center so far is skipped, and the answer is the definition's without any margin.
@@ -43,9 +43,9 @@ class CenterTree:
     cuts: Float64Array
     """(m,), the least value there of the upper half."""
     points: Float64Array
-    """(m, d, WIDTH), centers of each leaf; infinity where there is none."""
+    """(m, d, WIDTH), centers of each leaf; infinity in places without one."""
     numbers: Int64Array
-    """(m, WIDTH), their numbers; k where there is none."""
+    """(m, WIDTH), their numbers; k in places without one."""
     k: int
     """Number of centers."""
 

@@ -182,7 +182,7 @@ class GivenLabels:
 
 
 def union(left: IndexArray, right: IndexArray) -> IndexArray:
-    """Return the different numbers of two ascending arrays, ascending."""
+    """Return the different numbers of two ascending arrays, (m,) each, ascending."""
     both = np.concatenate([left, right])
     both.sort(kind="stable")  # two runs: four times as fast as NumPy's union1d, which hashes
     return both[np.append(True, both[1:] != both[:-1])] if both.size else both
@@ -381,7 +381,7 @@ def _tie_start(seed: int) -> npt.NDArray[np.uint64]:
 
 
 def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return pseudo-random bits, of the same shape, modulo 2**64."""
+    """Return pseudo-random bits, (m,), of bits, (m,), modulo 2**64."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

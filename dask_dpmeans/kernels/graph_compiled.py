@@ -136,7 +136,7 @@ def move_in_turn(
     table: Table,
     k: int,
 ) -> tuple[int, float]:
-    """Move nodes with links `graph`, one after the other, each to where it then gains most.
+    """Move nodes, (m,), with links `graph`, one after the other, each to its best cluster by then.
 
     Labels and totals change; totals have room for a new cluster of each node after the first k.
     Return the number of clusters and by how much the objective fell.
@@ -193,7 +193,10 @@ def inner_sums_loop(
 def sum_links_loop(
     graph: Links, members: tuple[IndexArray, IndexArray], columns: Labels, table: Table, sums: Links
 ) -> None:
-    """Fill the links, by column number, of groups of rows: `members` are their ends and rows."""
+    """Fill the links, by column number, of groups of rows.
+
+    Members are their ends, (groups + 1,), and their rows.
+    """
     indptr, indices, data = graph
     ends, rows = members
     keys, values, slots = table
@@ -279,7 +282,7 @@ def merge_partners_loop(
 
 @compile_loop
 def link_digests_loop(graph: Links, start: int, digests: np.ndarray) -> None:
-    """Add the digests of all links of a run of nodes, and of the links turned round."""
+    """Add the digests, (2,), of all links of a run of nodes, and of the links turned round."""
     indptr, indices, data = graph
     weights = data.view(np.uint64)
     for i in range(len(indptr) - 1):

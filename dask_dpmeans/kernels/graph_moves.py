@@ -25,7 +25,7 @@ from dask_dpmeans.kernels.graph_compiled import best_moves_loop, move_in_turn, t
 
 
 class MoveRule(NamedTuple):
-    """What a move of a node gains."""
+    """The gain of a move of a node."""
 
     price: float
     """Price of a cluster."""
@@ -36,7 +36,7 @@ class MoveRule(NamedTuple):
 
     @property
     def plain(self) -> tuple[float, float, bool]:
-        """The same as a plain tuple: Numba's cache fails to load once a class has moved."""
+        """Return a plain tuple of the fields: Numba's cache fails to load once a class has moved."""
         return self.price, self.least, self.normalized
 
 

@@ -178,7 +178,7 @@ def exchange_rows_compiled(
     most: int,
     clusters: MovableClusters,
 ) -> int:
-    """Compiled twin of `row_exchange.move_rows`.
+    """Compiled twin of `row_exchange.move_rows` for rows, (n, d).
 
     A bound of the least cost of each row, as a distance, falls with the motion of the centers and
     of the masses in this pass and the one before (as in Hamerly 2010).  A row whose bound proves
@@ -322,7 +322,7 @@ def merge_compiled(
 def settle_compiled(
     rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int
 ) -> tuple[Float64Array, float, int]:
-    """Compiled twin of `short_search.settle`."""
+    """Compiled twin of `short_search.settle` for rows, (n, d)."""
     n, d = rows.shape
     room, passes, merged = 2 * (int(labels.max()) + 1) + SPARE, 0, True
     centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
@@ -372,7 +372,7 @@ def draw_row(chances: Float64Array, draw: float) -> int:
 def open_compiled(
     rows: Float64Array, weights: Float64Array, penalty: float, draws: Float64Array
 ) -> Int64Array:
-    """Compiled twin of `short_search.open_rows`."""
+    """Compiled twin of `short_search.open_rows` for rows, (n, d)."""
     n, d = rows.shape
     labels = np.zeros(n, np.int64)
     costs, trial, best = np.full(n, np.inf), np.empty(n), np.empty(n)
@@ -417,7 +417,7 @@ def cross_compiled(
     second: Float64Array,
     draws: Float64Array,
 ) -> Int64Array:
-    """Compiled twin of `short_search.cross`."""
+    """Compiled twin of `short_search.cross` for centers, (d, k) and (d, m)."""
     d, k = first.shape
     m = second.shape[1]
     of_first, of_second = np.empty(k, np.int64), np.empty(m, np.int64)

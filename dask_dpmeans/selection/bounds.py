@@ -27,6 +27,7 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.row_prices import NOTHING
+from dask_dpmeans.registry import spec_of
 from dask_dpmeans.selection.commands import sources as paths_of
 from dask_dpmeans.sources import RowSource, Stored, one_blas_thread
 from dask_dpmeans.storage import Result
@@ -179,7 +180,7 @@ def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 def _penalty(model: Any) -> float:
     """Return the price of a cluster; refuse models with another objective."""
-    if not isinstance(model, DPMeans):
+    if not spec_of(model).has_bound:
         raise InputError(
             f"a lower bound is known for the objective of DPMeans, got {type(model).__name__}: "
             "other objectives have none yet"

@@ -324,7 +324,7 @@ def read_rows(data: RowArray) -> int:
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int, reused: bool) -> Iterator[Piece]:
     """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first.
 
-    Also those of a piece that is in one block, if later pieces overwrite it: `reused`.
+    Also the rows of a piece in one block, if later pieces overwrite it: `reused`.
     """
     parts: list[Piece] = []
     missing = block_rows

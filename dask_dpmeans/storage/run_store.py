@@ -88,7 +88,7 @@ class RunStore(Output):
                 arrays.write_root(self / BOUND, {MARKER: said}, ())
 
     def _last_step(self) -> list[Any]:
-        """Return what tells the last step of the run from those of runs before or after it."""
+        """Return what tells the last step of the run from steps of runs before or after it."""
         return [self.steps.run_name(), self.steps.committed()]
 
     def result(self, arrays_of: Callable[[ResultManifest], Iterable[ArraySpec]]) -> "Result":

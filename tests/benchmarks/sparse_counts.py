@@ -81,7 +81,10 @@ def lines(found: Mapping[str, list[Mapping[str, float]]]) -> list[Line]:
     answer = []
     for figure in (FIT, SWEEP, PREDICT, SEARCH, MEMORY):
         times: Times = {kind: [each[figure] for each in found[kind]] for kind in found}
-        values = [one / other for one, other in zip(times["csr"], times["dense"], strict=True)]
+        values = [
+            one / other if other else np.nan  # few rows take no memory that can be measured
+            for one, other in zip(times["csr"], times["dense"], strict=True)
+        ]
         low, middle, high = quartiles(values)
         told = ", ".join(f"{kind} {min(times[kind]):.3g}" for kind in times)
         answer.append(

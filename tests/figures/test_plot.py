@@ -140,7 +140,8 @@ def test_a_path_of_radii_without_stability_has_two_panels(rows):
     assert below.get_xlabel() == "penalty, in squared units of the rows"
 
 
-def test_a_history_has_a_lane_for_each_kind_of_change(rows):
+def test_a_history_has_a_lane_for_each_kind_of_change():
+    rows = blobs(2_100, 3, 20)  # more rows than short searches take
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))
     np.testing.assert_array_equal(

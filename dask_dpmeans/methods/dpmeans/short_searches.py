@@ -34,6 +34,7 @@ def lowest_centers(
 ) -> Float64Array | None:
     """Return the centers, (k, d), of the lowest of a population; the price is linear.
 
+    They are in order of their first columns, so that numbers of clusters do not depend on draws.
     None if the first search finds too many clusters.
     """
     heaviest = float(gathered.weights.max())
@@ -65,7 +66,8 @@ def lowest_centers(
         if child.objective < members[-1].objective and not alike:
             members[-1] = child
             members.sort(key=_objective)
-    return np.asarray(members[0].centers.T + middle)
+    centers = np.asarray(members[0].centers.T + middle)
+    return centers[np.lexsort(centers.T[::-1])]
 
 
 def _start(few: FewRows, random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

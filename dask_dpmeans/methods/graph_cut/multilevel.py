@@ -87,7 +87,7 @@ class State(CutState):
 
     @property
     def graph(self) -> Graph:
-        """What is known of the graph."""
+        """Return sizes and masses of the graph."""
         return Graph(self.masses, self.links, self.exact)
 
     @property

@@ -60,7 +60,7 @@ class Partition(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """What is known of a graph."""
+    """Sizes and masses of a graph."""
 
     masses: Float64Array
     """(n,), masses of the nodes."""
@@ -223,8 +223,8 @@ class Partitioner:
     def move(self, before: Partition, most: int) -> Partition:
         """Move nodes in at most `most` rounds; return lower clusters, or `before`.
 
-        Nodes that would gain by moving alone then move one after the other, each to where it gains
-        most, if it still gains.
+        Nodes that would gain by moving alone then move one after the other, if they still gain:
+        each to its best cluster by then.
         """
         after = before
         for _ in range(most):

@@ -210,7 +210,7 @@ class CubeRows:
     ) -> tuple[Raw, Raw | None]:
         """Read some rows of a run, and return which samples are rows; None if all are.
 
-        There must be as many rows as were counted.  Where they are as many as the samples that the
+        There must be as many rows as were counted.  If they are as many as the samples that the
         first part of the features lets be rows, no other samples are copied.
         """
         first, last = self.runs.bounds(run)

@@ -34,7 +34,7 @@ def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing:
 def open_stored(
     place: Location, variables: Sequence[str] | None, fill_missing: bool
 ) -> "tuple[Dataset, dict[str, zarr.Array[Any]]]":
-    """Open a store or a file, lazily, and its Zarr arrays as they are stored; a file has none."""
+    """Open a store or a file, lazily, and its Zarr arrays, (...), as they are stored; a file has none."""
     xarray = loaded_xarray()
     with explained_cube(place):
         if place.url.endswith(NETCDF):
@@ -51,7 +51,7 @@ def open_stored(
 
 
 def is_plain(variable: "Variable", array: "zarr.Array[Any]") -> bool:
-    """Return whether the values of a variable are those of its array: there is nothing to decode."""
+    """Return whether a variable's values are its array's, (...): there is nothing to decode."""
     told = {name for name in DECODED if name in variable.encoding}
     fill = variable.encoding.get("_FillValue", 0)
     if told == {"_FillValue"} and array.dtype.kind == "f" and np.isnan(fill):

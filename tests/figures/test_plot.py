@@ -14,6 +14,7 @@ from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, Linkage
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.plot import micro_clusters, trees
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -140,8 +141,8 @@ def test_a_path_of_radii_without_stability_has_two_panels(rows):
     assert below.get_xlabel() == "penalty, in squared units of the rows"
 
 
-def test_a_history_has_a_lane_for_each_kind_of_change():
-    rows = blobs(2_100, 3, 20)  # more rows than short searches take
+def test_a_history_has_a_lane_for_each_kind_of_change(rows, monkeypatch):
+    monkeypatch.setattr(search, "SHORT_BELOW", 0)
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))
     np.testing.assert_array_equal(

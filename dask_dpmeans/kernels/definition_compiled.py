@@ -1,12 +1,25 @@
-"""Compiled loop of `distance`: the nearest centers of few rows, by definition alone.
+"""Compiled loops of `distance`: nearest centers by definition alone, of few or of narrow rows.
 
-It returns the same bytes as the NumPy code in `distance`.
+They return the same bytes as the NumPy code in `distance`.
 """
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.numba_support import compile_loop
+
+NARROW, NARROW_CENTERS = 4, 256
+"""Most columns, and most centers, for which the definition alone is faster than a ranking.
+
+With 10, 64 and 256 centers in 4 columns it took 0.5, 0.8 and 0.8 of the time."""
+NARROW_TILE = 2**8
+"""Rows whose squared distances are compared together."""
+
+
+def is_narrow(points: Float64Array, constants: Float64Array) -> bool:
+    """Return whether the definition alone finds the nearest of `points`, (k, d), faster."""
+    k, d = points.shape
+    return not constants.size and d <= NARROW and k <= NARROW_CENTERS
 
 
 @compile_loop
@@ -69,3 +82,38 @@ def nearest_by_definition(
                 least += np.float64(rows[i, d - 1]) * columns[d - 1, label]
                 least = least if least > 0.0 else 0.0
             squared[i] = least
+
+
+@compile_loop
+def nearest_of_narrow_rows(
+    rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array
+) -> None:
+    """Fill in the nearest center of each row, (n, d) with d <= 4, from all squared distances.
+
+    `centers` are (k, d).  Rows and centers get zeros up to four columns, which leave the sums as
+    they are.  The loop fills `squared`, (n,), with squared distances to the labels, unless it is
+    empty.
+    """
+    (n, d), k = rows.shape, len(centers)
+    columns, points = np.zeros((4, NARROW_TILE)), np.zeros((k, 4))
+    points[:, :d] = centers
+    first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
+    least, nearest = np.empty(NARROW_TILE), np.empty(NARROW_TILE, np.int64)
+    for start in range(0, n, NARROW_TILE):
+        height = min(NARROW_TILE, n - start)
+        for i in range(height):
+            for j in range(d):
+                columns[j, i] = rows[start + i, j]
+        least[:height] = np.inf
+        nearest[:height] = 0
+        for c in range(k):
+            p, q, r, s = points[c]
+            for i in range(height):  # without a branch, so that it is vectorized
+                a, b, g, h = first[i] - p, second[i] - q, third[i] - r, fourth[i] - s
+                total = a * a + b * b + g * g + h * h
+                closer = total < least[i]
+                nearest[i] = c if closer else nearest[i]
+                least[i] = total if closer else least[i]
+        labels[start : start + height] = nearest[:height]
+        if squared.size:
+            squared[start : start + height] = least[:height]

@@ -19,10 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from dask_dpmeans.kernels import definition_compiled, distance_compiled, numba_support
+from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 from dask_dpmeans.kernels.center_tree import LEAST_CENTERS, LEAST_ROWS, MOST_COLUMNS, CenterTree
 from dask_dpmeans.kernels.csr_costs import csr_costs, nearest_csr
+from dask_dpmeans.kernels.definition_compiled import (
+    is_narrow,
+    nearest_by_definition,
+    nearest_of_narrow_rows,
+)
 from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
 from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns
 from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
@@ -217,16 +222,10 @@ def _rank(
         if squared.size:
             squared[:] = costs(rows, centers, labels[0], scratch)
         return labels
-    if numba_support.AVAILABLE and len(rows) * centers.values.size <= FEW_DIFFERENCES:
-        labels = np.empty((count, len(rows)), np.intp)
-        constants = centers.definition.constants
-        definition_compiled.nearest_by_definition(rows, centers.columns, constants, labels, squared)
-        return labels
-    if numba_support.AVAILABLE and centers.searchable(rows) and centers.tree.pays(rows):
-        return centers.tree.nearest(rows, count, squared)
-    leading = centers.leading(rows) if numba_support.AVAILABLE else None
-    if leading is not None:
-        return leading.nearest(rows, count, squared)
+    if numba_support.AVAILABLE:
+        found = _without_ranking(rows, centers, count, squared)
+        if found is not None:
+            return found
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
     if unsure.size:
@@ -235,6 +234,25 @@ def _rank(
         if squared.size:
             squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
+
+
+def _without_ranking(
+    rows: Rows, centers: Centers, count: int, squared: Float64Array
+) -> IndexArray | None:
+    """As `_rank`, by the definition alone, a tree or main axes; None where the ranking is faster."""
+    points, constants = centers.definition
+    few = len(rows) * points.size <= FEW_DIFFERENCES
+    if not few and centers.searchable(rows) and centers.tree.pays(rows):
+        return centers.tree.nearest(rows, count, squared)
+    if few or (count == 1 and is_narrow(points, constants)):
+        labels = np.empty((count, len(rows)), np.intp)
+        if few:
+            nearest_by_definition(rows, centers.columns, constants, labels, squared)
+        else:
+            nearest_of_narrow_rows(rows, points, labels[0], squared)
+        return labels
+    leading = centers.leading(rows)
+    return None if leading is None else leading.nearest(rows, count, squared)
 
 
 def _rank_compiled(

@@ -1,6 +1,12 @@
 import pytest
 
-from dask_dpmeans.kernels import center_tree, distance, leading_columns, numba_support
+from dask_dpmeans.kernels import (
+    center_tree,
+    definition_compiled,
+    distance,
+    leading_columns,
+    numba_support,
+)
 from dask_dpmeans.kernels.center_tree import CenterTree
 from dask_dpmeans.kernels.leading_columns import LeadingColumns
 
@@ -13,7 +19,7 @@ def pytest_collection_modifyitems(items):
         for item, spec in found
         if spec is None
         or spec.params.get("loops") != "NumPy"
-        or spec.params.get("way") not in ("tree", "turned")
+        or spec.params.get("way") not in ("narrow", "tree", "turned")
     ]
 
 
@@ -27,9 +33,9 @@ def loops(request):
         yield
 
 
-@pytest.fixture(scope="module", params=["definition", "ranking", "tree", "turned"])
+@pytest.fixture(scope="module", params=["definition", "narrow", "ranking", "tree", "turned"])
 def way(request):
-    """Few rows go to the nearest center as many do: by the definition, a ranking, a tree or axes."""
+    """Few rows go to the nearest center as many do: by the definition, in two loops, a ranking, a tree or axes."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "definition":
             patch.setattr(distance, "FEW_DIFFERENCES", 0)
@@ -41,6 +47,8 @@ def way(request):
             patch.setattr(CenterTree, "pays", lambda tree, rows: True)
         else:
             patch.setattr(distance, "MOST_COLUMNS", 0)
+        if request.param != "narrow":
+            patch.setattr(definition_compiled, "NARROW", 0)
         if request.param == "turned":
             patch.setattr(distance, "LEAST_ROWS", 0)
             patch.setattr(distance, "LEAST_TURNED", 2)

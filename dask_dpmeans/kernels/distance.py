@@ -27,6 +27,7 @@ from dask_dpmeans.kernels.definition_compiled import (
     is_narrow,
     nearest_by_definition,
     nearest_of_narrow_rows,
+    two_nearest_of_narrow_rows,
 )
 from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
 from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns
@@ -244,12 +245,14 @@ def _without_ranking(
     few = len(rows) * points.size <= FEW_DIFFERENCES
     if not few and centers.searchable(rows) and centers.tree.pays(rows):
         return centers.tree.nearest(rows, count, squared)
-    if few or (count == 1 and is_narrow(points, constants)):
+    if few or is_narrow(points, constants, count):
         labels = np.empty((count, len(rows)), np.intp)
         if few:
             nearest_by_definition(rows, centers.columns, constants, labels, squared)
-        else:
+        elif count == 1:
             nearest_of_narrow_rows(rows, points, labels[0], squared)
+        else:
+            two_nearest_of_narrow_rows(rows, points, labels[0], labels[1])
         return labels
     leading = centers.leading(rows)
     return None if leading is None else leading.nearest(rows, count, squared)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import foldnorm, norm
 from strategies import TAME, seeds, tables, weights_of
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.overlap import component_index, misclassified, squared_projections
 
@@ -44,6 +45,17 @@ def test_projections_are_of_the_row_less_its_center_on_the_lines_to_other_center
             along = (row - centers[label]) @ (centers[other] - centers[label]) / radius
             wanted[label, other] += along**2 * (1.0 if weights is None else weights[i])
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * max(1.0, wanted.max()))
+
+
+def test_projections_have_the_same_bytes_without_compiled_loops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    rows, centers = rng.normal(size=(700, 3)).astype(np.float32), rng.normal(size=(5, 3))
+    block, labels = Block(0, rows, rng.random(700)), rng.integers(5, size=700)
+    found = squared_projections(block, labels, centers)
+    monkeypatch.setattr(numba_support, "AVAILABLE", False)
+    assert found.tobytes() == squared_projections(block, labels, centers).tobytes()
 
 
 def index_of(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -122,6 +122,12 @@ class Source(Checkpointed, Protocol):
     ) -> list[Answer]:
         """Run jobs on a value that they share, at the same time if there are workers."""
 
+    def once(self, name: str, work: Callable[[], Answer]) -> Answer:
+        """Return what `work` returned when it was last called for these rows by this name.
+
+        It is called if that is not known.
+        """
+
 
 def block_height(n_features: int) -> int:
     """Return the rows of a block, a power of two chosen from the number of columns alone.

@@ -36,14 +36,16 @@ MOST_KEPT = 2**14
 
 @dataclass
 class Ledger:
-    """The last pass, the one mutable part of a source; answers do not depend on it.
+    """The last pass and small answers, the one mutable part of a source.
 
-    Shards whose answers still hold are not read again.
+    No answer depends on it.  Shards whose answers still hold are not read again.
     """
 
     reduction: Any = None
     kept: Mapping[int, Any] = field(default_factory=dict)
     """Kept answers of shards, by their first rows."""
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """Answers of `RowSource.once`, by the preparation of the rows and the name."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,17 @@ class RowSource:
         most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
         answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
         last.reduction, last.kept = reduction, standing | kept
+        return answer
+
+    def once(self, name: str, work: Callable[[], Answer]) -> Answer:
+        """Return what `work` returned when it was last called for these rows by this name.
+
+        It is called if that is not known.
+        """
+        known, key = self.ledger.known, (*self.prepare.key, name)
+        if key not in known:
+            known[key] = work()
+        answer: Answer = known[key]
         return answer
 
     def carry(

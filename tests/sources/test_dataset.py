@@ -149,3 +149,11 @@ def test_what_stands_travels_in_its_task():
     executor = DaskTasks(None, 1)
     [known] = executor.wrap([Known("kept")])
     assert known.value == Known("kept")
+
+
+def test_an_answer_is_known_by_its_name_as_long_as_the_rows_are_prepared_alike():
+    source = as_source(np.arange(64.0)[:, np.newaxis], threads=1)
+    doubled = replace(source, prepare=replace(source.prepare, scale=np.array([2.0])))
+    assert [source.once("a", lambda: 1), source.once("a", lambda: 2)] == [1, 1]
+    assert [source.once("b", lambda: 3), doubled.once("a", lambda: 4)] == [3, 4]
+    assert as_source(np.arange(64.0)[:, np.newaxis], threads=1).once("a", lambda: 5) == 5

@@ -91,8 +91,21 @@ class Sensitivity:
         """Return the sensitivities of the rows of a source, and the number of passes.
 
         A row costs at most `most` for each unit of weight.  With a Bregman divergence in place of
-        squared distances it is the coreset of Lucic, Bachem & Krause 2016.
+        squared distances it is the coreset of Lucic, Bachem & Krause 2016.  The passes count even
+        if the source knows the answer, as after the choice of a penalty.
         """
+
+        def find() -> "Sensitivity":
+            return cls._of(source, seed, most, divergence)
+
+        if divergence is not None:
+            return find(), 2
+        return source.once(f"sensitivities, {seed}, {most!r}", find), 2
+
+    @classmethod
+    def _of(
+        cls, source: Source, seed: int, most: float, divergence: Divergence | None
+    ) -> "Sensitivity":
         probability = min(1.0, SAMPLE_ROWS / source.plan.n_rows)
         sample = source.fold(Uniform(probability, seed), name="sample")
         if not len(sample.rows):
@@ -100,7 +113,7 @@ class Sensitivity:
         random = stream(seed, Stream.CORESET_SEEDS)
         seeds = Centers(d2_seeds(sample, SEEDS, random, most, divergence), divergence, most)
         found = source.fold(Round(NO_BIRTHS, seeds), name="cells")
-        return cls(seeds, found.moments, seed, found.outliers), 2
+        return cls(seeds, found.moments, seed, found.outliers)
 
     def coreset(self, source: Source, size: int) -> InMemoryRows:
         """Draw about `size` rows in one pass; if none is drawn, return the mean of all rows."""

@@ -17,7 +17,7 @@ from dask_dpmeans.methods.dpmeans import coreset, crossover, search, search_stat
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
 from dask_dpmeans.methods.dpmeans.search import Method
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import RowSource, as_source
 
 
 def blobs(n, k=12, seed=0):
@@ -248,6 +248,25 @@ def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(
         if step.state.step == 1 and not step.converged:
             assert Counted.folds == 1 + 3 + 1  # survey, coreset, probe
     assert step.state.rows_read == states[-1].rows_read
+
+
+def test_sensitivities_are_found_once_for_a_source_and_a_seed(large, monkeypatch):
+    rows, passes, fold = large[0], [], RowSource.fold
+
+    def noted(source, *arguments, name):
+        passes.append(name)
+        return fold(source, *arguments, name=name)
+
+    monkeypatch.setattr(RowSource, "fold", noted)
+    source = as_source(rows, threads=1)
+    found = [Sensitivity.of(source, seed, most)[0] for seed, most in ((0, 9.0), (0, 9.0))]
+    again = Sensitivity.of(as_source(rows, threads=1), 0, 9.0)[0]
+    assert passes == ["sample", "cells"] * 2
+    drawn = [each.coreset(source, 300).rows.tobytes() for each in (*found, again)]
+    assert drawn == drawn[:1] * 3
+    for seed, most in ((1, 9.0), (0, 8.0)):
+        Sensitivity.of(source, seed, most)
+    assert passes.count("cells") == 4
 
 
 def first(rows, **parameters):

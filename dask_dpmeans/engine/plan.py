@@ -44,6 +44,8 @@ MOST_BLOCK_ROWS = 2**14
 LEAST_BLOCK_ROWS = 2**8
 ENOUGH_SHARDS = 2**12
 """Shards of a pass on a large cluster, as long as every thread has one."""
+FEW_SHARDS = 2**6
+"""Shards of a pass, however few rows they have, if there are threads for them."""
 LABEL_CHUNKS = 64
 """Chunks of row-aligned results, about; each has 1 to `LABEL_CHUNK_BLOCKS` blocks."""
 LABEL_CHUNK_BLOCKS = 8
@@ -210,14 +212,20 @@ class Plan:
 
 
 def shard_blocks(
-    n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1
+    n_rows: int,
+    block_rows: int,
+    n_threads: int,
+    most_rows: int,
+    stored_rows: int = 1,
+    heavy_rows: int = 1,
 ) -> int:
     """Return the blocks of a shard, a power of two, for about eight shards a thread.
 
     A shard has at most `most_rows`.
 
-    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A
-    shard is at least a label chunk and as high as `stored_rows`, the rows stored together, so that
+    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.
+    From `FEW_SHARDS` on, none has fewer than `heavy_rows`, the rows that are worth a task.  A shard
+    is at least a label chunk and as high as `stored_rows`, the rows stored together, so that
     tasks do not all decode the same chunk.  The grouping never changes a result, so it may follow
     the threads and their memory.
 
@@ -227,6 +235,7 @@ def shard_blocks(
     (16384, 16384)
     """
     wanted = max(n_threads, min(8 * n_threads, ENOUGH_SHARDS))
+    wanted = min(wanted, max(FEW_SHARDS, n_rows // heavy_rows))
     rows = power_of_two(min(n_rows // wanted, most_rows))
     return max(label_chunk(n_rows, block_rows), power_of_two(stored_rows), rows) // block_rows
 

@@ -36,7 +36,15 @@ from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary
-from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, piece_rows, read_rows
+from dask_dpmeans.sources.shards import (
+    PIECE_BYTES,
+    Prepare,
+    Shard,
+    StoredShard,
+    align,
+    piece_rows,
+    read_rows,
+)
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
@@ -241,7 +249,8 @@ def lay_out(
     stored = piece_rows(rows)
     if isinstance(rows, CubeRows) and streams:
         stored = shard_floor(n, stored, resources.threads)
-    blocks = shard_blocks(n, height, resources.threads, most_rows, stored)
+    heavy = max(1, PIECE_BYTES // whole.row_bytes)
+    blocks = shard_blocks(n, height, resources.threads, most_rows, stored, heavy)
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
     return layout, _executor(rows, client, resources, compute)
 

@@ -37,6 +37,7 @@ from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
+from dask_dpmeans.sources.shards import PIECE_BYTES
 
 PENALTY = 1e9
 """No row objects: a pass in which a sweep ends."""
@@ -154,9 +155,10 @@ def coordinated(client: Client, shards: int, k: int, d: int) -> Borne:
 
 
 def planned_shards(n: int, d: int, workers: int) -> int:
-    """Shards of a pass over a store, which tasks read piece by piece."""
+    """Shards of a pass over float32 rows in a store, which tasks read piece by piece."""
     height = block_height(d)
-    return Plan(n, height, shard_blocks(n, height, workers * THREADS, n)).n_shards
+    heavy = PIECE_BYTES // (4 * d)
+    return Plan(n, height, shard_blocks(n, height, workers * THREADS, n, 1, heavy)).n_shards
 
 
 def coordinator(shards: Sequence[int], k: int, d: int) -> Iterator[Line]:

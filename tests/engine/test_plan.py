@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from dask_dpmeans.engine.plan import (
     ENOUGH_SHARDS,
+    FEW_SHARDS,
     LABEL_CHUNK_BLOCKS,
     LABEL_CHUNKS,
     LEAST_BLOCK_ROWS,
@@ -146,6 +147,17 @@ def test_shards_are_as_high_as_stored_chunks(n_rows, block_rows, threads, most, 
     assert rows == max(
         shard_blocks(n_rows, block_rows, threads, most) * block_rows, rows if rows <= stored else 0
     )
+
+
+@given(rows_in_all, heights, st.integers(1, 1000), st.integers(1, 2**30))
+def test_shards_of_many_threads_are_worth_a_task(n_rows, block_rows, threads, heavy):
+    rows = shard_blocks(n_rows, block_rows, threads, n_rows, 1, heavy) * block_rows
+    without = shard_blocks(n_rows, block_rows, threads, n_rows) * block_rows
+    assert rows >= without
+    if rows > without:  # no higher than it takes
+        assert n_rows / without > FEW_SHARDS
+        assert rows <= max(heavy, n_rows / FEW_SHARDS)
+    assert 2 * rows > min(heavy, n_rows / (FEW_SHARDS + 1))
 
 
 @given(rows_in_all, heights, st.integers(1, 1000), rows_in_all)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory import peak_memory
 from strategies import Nested, table, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
@@ -252,3 +253,16 @@ def test_a_map_hands_on_whole_label_chunks_in_order():
     assert starts == [40, 44, 48]
     assert [numbers for _, (_, numbers) in handed] == [[40, 41, 42, 43], [44, 45, 46, 47], [48]]
     assert all(values == numbers for _, (values, numbers) in handed)
+
+
+def _sum_blocks(shard, block_rows):
+    which, prepare = range(len(shard.rows) // block_rows), Prepare(np.dtype(np.float32))
+    return sum(float(block.rows.sum()) for block in shard.blocks(prepare, block_rows, which))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16])
+def test_small_numbers_are_widened_a_block_at_a_time(dtype):
+    shard, block_rows = Shard(0, np.ones((2**18, 4), dtype), None), 2**12
+    assert _sum_blocks(shard, block_rows) == 2**20
+    block_bytes = 4 * 4 * block_rows
+    assert peak_memory(_sum_blocks, shard, block_rows) < 2**19 + 4 * block_bytes

@@ -5,7 +5,7 @@ is the crossover of two winners of binary tournaments, with one center swapped, 
 single rows and merges.  The lowest that differ survive, until children fail in a row: the fewer,
 the more of the first searches agree.
 
-Where rows are many, the population searches weighted means of cells (`kernels/cells`).  Its lowest
+If rows are more, the population searches weighted means of cells (`kernels/cells`).  Its lowest
 members then settle on all rows.
 """
 
@@ -27,7 +27,7 @@ MOST_CLUSTERS = 40
 FAILURES = 30
 """Children in a row that must fail before the end, and one more for each cluster."""
 CELLS = 320
-"""Cells of rows, where there are at least twice as many rows."""
+"""Cells of rows, at least; fewer than twice as many rows have none."""
 CELLS_OF_CLUSTER = 24
 """Cells for each cluster, at least."""
 SETTLED = 5

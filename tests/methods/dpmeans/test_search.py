@@ -289,6 +289,7 @@ def test_integer_weights_find_the_planted_optimum_of_repeated_rows():
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
 
 
+@pytest.mark.usefixtures("more_rows")
 def test_one_seed_gives_one_answer_and_seeds_differ():
     rows, penalty = rows_of("no clusters")
     source = InMemoryRows(rows, None)

@@ -17,6 +17,8 @@ BOUND_ROUNDING = 1e-9
 MOTION_ROUNDING = 1e-14
 """What a center moves more than is computed at most, for each column, as a share of the largest number."""
 
+SHARE_ROUNDING = 1e-9
+"""How much farther a cluster is looked at, as a share, for the rounding of costs."""
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
 
@@ -35,11 +37,15 @@ def _turn(
 ) -> None:
     """Add a row, (d,), of some weight, possibly negative, to the sum of unit rows of cluster c."""
     centers, masses, _ = clusters
-    total = masses[c] * centers[:, c] + weight * row
-    length = np.sqrt(np.cumsum(total * total)[-1])  # sums in order, unlike np.sum
-    masses[c] = length
+    squares = 0.0
+    for j in range(len(row)):
+        total = masses[c] * centers[j, c] + weight * row[j]
+        squares += total * total
+    length = np.sqrt(squares)
     if length > vanishing * abs(weight):
-        centers[:, c] = total / length
+        for j in range(len(row)):
+            centers[j, c] = (masses[c] * centers[j, c] + weight * row[j]) / length
+    masses[c] = length
 
 
 @compile_loop
@@ -74,7 +80,8 @@ def put_in(
     centers, masses, counts = clusters
     counts[c] += 1
     if counts[c] == 1:
-        centers[:, c] = row
+        for j in range(len(row)):
+            centers[j, c] = row[j]
         masses[c] = weight
     elif vanishing:
         _turn(row, weight, c, vanishing, clusters)
@@ -106,28 +113,66 @@ def _leaving_gain_compiled(
 
 @compile_loop
 def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
-    """Compiled twin of `_joining_costs`, for one row and one cluster."""
+    """Compiled twin of `_joining_costs`, for one row and one cluster, a direction."""
     total = mass + weight
     share = mass / total
-    if not vanishing:
-        return weight * share * squared
     length: float = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
     return 2.0 * weight * share * squared / (1.0 + length)
 
 
 @compile_loop
-def _square_distances(row: Float64Array, centers: Float64Array, squared: Float64Array) -> None:
-    """Compiled twin of `_squared_to_each`, for one row; it fills `squared`, (room,)."""
-    squared[:] = 0.0
+def _square_distances(
+    row: Float64Array, centers: Float64Array, count: int, squared: Float64Array
+) -> None:
+    """Compiled twin of `squared_to_each`, for one row, (d,); it fills `squared`, (room,).
+
+    The first `count` of centers, (d, room), are used.
+    """
+    for c in range(count):
+        squared[c] = 0.0
     for j in range(len(row)):
-        value, middles = row[j], centers[j]
-        for c in range(len(squared)):
-            difference = value - middles[c]
+        value = row[j]
+        for c in range(count):
+            difference = value - centers[j, c]
             squared[c] += difference * difference
 
 
 @compile_loop
-def _evaluate(
+def _cheapest(
+    row: Float64Array,
+    weight: float,
+    own: int,
+    present: int,
+    clusters: MovableClusters,
+    squared: Float64Array,
+    share: float,
+) -> tuple[int, float]:
+    """Return the other cluster that a row, (d,), joins at the least cost, and the cost.
+
+    The cost is the squared distance times the weight times a share, the mass over the mass with
+    the row, which is at least `share` in all clusters: only near ones need the division.  Clusters
+    from `present` on have no rows; `squared`, (room,), is memory to work in.
+    """
+    centers, masses, counts = clusters
+    _square_distances(row, centers, present, squared)
+    near, least = -1, np.inf
+    for c in range(present):
+        if squared[c] < least and c != own and counts[c]:
+            near, least = c, squared[c]
+    if near < 0:
+        return near, least
+    limit = least / share * (1.0 + SHARE_ROUNDING)
+    best, least = -1, np.inf
+    for c in range(present):
+        if squared[c] <= limit and c != own and counts[c]:
+            cost = weight * (masses[c] / (masses[c] + weight)) * squared[c]
+            if cost < least:
+                best, least = c, cost
+    return best, least
+
+
+@compile_loop
+def _cheapest_direction(
     row: Float64Array,
     weight: float,
     own: int,
@@ -136,19 +181,10 @@ def _evaluate(
     clusters: MovableClusters,
     squared: Float64Array,
 ) -> tuple[int, float]:
-    """Return the other cluster that a row, (d,), joins at the least cost, and the cost.
-
-    Clusters from `present` on have no rows; `squared`, (room,), is memory to work in.
-    """
+    """Return what `_cheapest` returns, for a row of unit length and centers that are directions."""
     centers, masses, counts = clusters
-    _square_distances(row, centers[:, :present], squared[:present])
+    _square_distances(row, centers, present, squared)
     best, least = -1, np.inf
-    if not vanishing:
-        for c in range(present):
-            cost = weight * (masses[c] / (masses[c] + weight)) * squared[c]
-            if cost < least and c != own and counts[c]:
-                best, least = c, cost
-        return best, least
     for c in range(present):
         if c != own and counts[c]:
             cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
@@ -185,12 +221,17 @@ def exchange_rows_compiled(
     that it stays is not evaluated.
     """
     centers, masses, counts = clusters
-    n, room = len(rows), len(masses)
-    passes, moved, present = 0, True, 0
-    for c in range(room):
-        if counts[c]:
-            present = c + 1
-    heaviest, rounding = weights.max(), MOTION_ROUNDING * rows.shape[1] * np.abs(rows).max()
+    n, d = rows.shape
+    room, passes, moved = len(masses), 0, True
+    present = room
+    while present and not counts[present - 1]:
+        present -= 1
+    heaviest, largest = 0.0, 0.0
+    for i in range(n):
+        heaviest = max(heaviest, weights[i])
+        for j in range(d):
+            largest = max(largest, abs(rows[i, j]))
+    rounding = MOTION_ROUNDING * d * largest
     squared, bounds = np.empty(room), np.zeros(n)
     drifts, shares = np.empty(room), np.empty(room)
     motion, fall = np.inf, 1.0
@@ -198,7 +239,11 @@ def exchange_rows_compiled(
         passes += 1
         moved = False
         earlier, motion, before, fall = motion, 0.0, fall, 1.0
-        drifts[:], shares[:] = 0.0, masses / (masses + heaviest)
+        lowest = 1.0
+        for c in range(room):
+            drifts[c], shares[c] = 0.0, masses[c] / (masses[c] + heaviest)
+            if counts[c]:
+                lowest = min(lowest, shares[c])
         for i in range(n):
             row, weight, own = rows[i], weights[i], labels[i]
             count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
@@ -214,7 +259,12 @@ def exchange_rows_compiled(
                 bounds[i] = max(0.0, bound)
                 if bound > 0.0 and weight * bound * bound * (1.0 - BOUND_ROUNDING) >= left:
                     continue
-            best, least = _evaluate(row, weight, own, present, vanishing, clusters, squared)
+            if vanishing:
+                best, least = _cheapest_direction(
+                    row, weight, own, present, vanishing, clusters, squared
+                )
+            else:
+                best, least = _cheapest(row, weight, own, present, clusters, squared, lowest)
             bounds[i] = np.sqrt(least / weight)
             some = best >= 0 or count > 1
             if count != 1 and penalty < least:
@@ -234,13 +284,16 @@ def exchange_rows_compiled(
                     motion = max(motion, drifts[own])
                     share = masses[own] / (masses[own] + heaviest)
                     fall = min(fall, np.sqrt(share / shares[own]))
+                    lowest = min(lowest, share)
             if best >= 0:
                 if not counts[best]:
                     motion = np.inf
                 put_in(row, weight, best, vanishing, clusters)
                 drifts[best] += weight / masses[best] * np.sqrt(squared[best]) + rounding
                 motion = max(motion, drifts[best])
-                shares[best] = max(shares[best], masses[best] / (masses[best] + heaviest))
+                share = masses[best] / (masses[best] + heaviest)
+                shares[best] = max(shares[best], share)
+                lowest = min(lowest, share)
                 present = max(present, best + 1)
             labels[i] = best
             bounds[i] = 0.0
@@ -253,11 +306,12 @@ def assign_compiled(
     rows: Float64Array, centers: Float64Array, labels: Int64Array, costs: Float64Array
 ) -> None:
     """Fill the labels and the squared distances, (n,), of the nearest of centers, (d, k)."""
-    squared = np.empty(centers.shape[1])
+    k = centers.shape[1]
+    squared = np.empty(k)
     for i in range(len(rows)):
-        _square_distances(rows[i], centers, squared)
+        _square_distances(rows[i], centers, k, squared)
         best = 0
-        for c in range(1, len(squared)):
+        for c in range(1, k):
             if squared[c] < squared[best]:
                 best = c
         labels[i], costs[i] = best, squared[best]
@@ -274,7 +328,10 @@ def means_compiled(
 ) -> None:
     """Fill the means, (d, room), the masses and the numbers of rows, (room,)."""
     n, d = rows.shape
-    centers[:], masses[:], counts[:] = 0.0, 0.0, 0
+    for c in range(len(masses)):
+        masses[c], counts[c] = 0.0, 0
+        for j in range(d):
+            centers[j, c] = 0.0
     for i in range(n):
         c = labels[i]
         counts[c] += 1
@@ -293,11 +350,14 @@ def merge_compiled(
 ) -> Int64Array:
     """Join clusters whose merge costs less than `most`, and return their new numbers, (room,)."""
     d, room = centers.shape
-    targets = np.arange(room)
-    squared = np.empty(room)
+    targets, squared, middle = np.empty(room, np.int64), np.empty(room), np.empty(d)
+    for a in range(room):
+        targets[a] = a
     for a in range(room):
         while counts[a]:
-            _square_distances(centers[:, a], centers, squared)
+            for j in range(d):
+                middle[j] = centers[j, a]
+            _square_distances(middle, centers, room, squared)
             best, least = -1, most
             for b in range(room):
                 if b != a and counts[b]:
@@ -319,12 +379,25 @@ def merge_compiled(
 
 
 @compile_loop
+def first_columns(values: Float64Array, k: int) -> Float64Array:
+    """Return the first k columns of values, (d, room)."""
+    found = np.empty((values.shape[0], k))
+    for j in range(found.shape[0]):
+        for c in range(k):
+            found[j, c] = values[j, c]
+    return found
+
+
+@compile_loop
 def settle_compiled(
     rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int
 ) -> tuple[Float64Array, float, int]:
     """Compiled twin of `short_search.settle` for rows, (n, d)."""
     n, d = rows.shape
-    room, passes, merged = 2 * (int(labels.max()) + 1) + SPARE, 0, True
+    last = labels[0]
+    for i in range(n):
+        last = max(last, labels[i])
+    room, passes, merged = 2 * (last + 1) + SPARE, 0, True
     centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
     while merged and passes < most:
         means_compiled(rows, weights, labels, centers, masses, counts)
@@ -347,21 +420,23 @@ def settle_compiled(
         cost += weights[i] * _squared(rows[i], centers, labels[i])
     for c in range(room):
         if counts[c]:
-            centers[:, k] = centers[:, c]
+            for j in range(d):
+                centers[j, k] = centers[j, c]
             k += 1
-    return centers[:, :k].copy(), cost + penalty * k, passes
+    return first_columns(centers, k), cost + penalty * k, passes
 
 
 @compile_loop
-def draw_row(chances: Float64Array, draw: float) -> int:
-    """Return the number of a row that is drawn by its chances, (n,); -1 if none has any."""
+def draw_row(weights: Float64Array, costs: Float64Array, draw: float) -> int:
+    """Return the number of a row that is drawn by weight times cost, (n,) each; -1 if all are 0."""
     total = 0.0
-    for i in range(len(chances)):
-        total += chances[i]
+    for i in range(len(costs)):
+        total += weights[i] * costs[i]
     wanted, reached, last = draw * total, 0.0, -1
-    for i in range(len(chances)):
-        reached += chances[i]
-        if chances[i] > 0.0:
+    for i in range(len(costs)):
+        chance = weights[i] * costs[i]
+        reached += chance
+        if chance > 0.0:
             last = i
             if reached > wanted:
                 break
@@ -375,7 +450,7 @@ def open_compiled(
     """Compiled twin of `short_search.open_rows` for rows, (n, d)."""
     n, d = rows.shape
     labels = np.zeros(n, np.int64)
-    costs, trial, best = np.full(n, np.inf), np.empty(n), np.empty(n)
+    costs, trial, best = np.empty(n), np.empty(n), np.empty(n)
     row = min(n - 1, int(draws[0, 0] * n))
     for i in range(n):
         costs[i] = 0.0
@@ -383,10 +458,9 @@ def open_compiled(
             difference = rows[i, j] - rows[row, j]
             costs[i] += difference * difference
     for step in range(1, len(draws)):
-        chances, highest = weights * costs, 0.5 * penalty
-        found = False
-        for draw in draws[step]:
-            row = draw_row(chances, draw)
+        highest, found = 0.5 * penalty, False
+        for attempt in range(draws.shape[1]):
+            row = draw_row(weights, costs, draws[step, attempt])
             if row < 0:
                 break
             drop = 0.0
@@ -400,13 +474,23 @@ def open_compiled(
                     drop += weights[i] * (costs[i] - squared)
             if drop > highest:
                 highest, found = drop, True
-                best[:] = trial
+                best, trial = trial, best
         if not found:
             break
         for i in range(n):
             if best[i] < costs[i]:
                 costs[i], labels[i] = best[i], step
     return labels
+
+
+@compile_loop
+def as_rows(centers: Float64Array) -> Float64Array:
+    """Return centers, (d, k), as rows, (k, d)."""
+    found = np.empty((centers.shape[1], centers.shape[0]))
+    for c in range(found.shape[0]):
+        for j in range(found.shape[1]):
+            found[c, j] = centers[j, c]
+    return found
 
 
 @compile_loop
@@ -421,12 +505,13 @@ def cross_compiled(
     d, k = first.shape
     m = second.shape[1]
     of_first, of_second = np.empty(k, np.int64), np.empty(m, np.int64)
-    assign_compiled(first.T, second, of_first, np.empty(k))
-    assign_compiled(second.T, first, of_second, np.empty(m))
+    assign_compiled(as_rows(first), second, of_first, np.empty(k))
+    assign_compiled(as_rows(second), first, of_second, np.empty(m))
     centers, count = np.empty((d, k + m)), 0
     for c in range(k):
         if draws[c] < 0.5:
-            centers[:, count] = first[:, c]
+            for j in range(d):
+                centers[j, count] = first[j, c]
             count += 1
     for c in range(m):
         other = of_second[c]
@@ -434,19 +519,21 @@ def cross_compiled(
         if of_first[other] == c:
             drawn = not draws[other] < 0.5
         if drawn:
-            centers[:, count] = second[:, c]
+            for j in range(d):
+                centers[j, count] = second[j, c]
             count += 1
     n = len(rows)
     labels, costs = np.empty(n, np.int64), np.empty(n)
     left = -1
     if count > 1:
         left = min(count - 1, int(draws[k + m] * count))
-        centers[:, left] = centers[:, count - 1]
         count -= 1
-    assign_compiled(rows, centers[:, :count], labels, costs)
+        for j in range(d):
+            centers[j, left] = centers[j, count]
+    assign_compiled(rows, first_columns(centers, count), labels, costs)
     if left < 0:
         return labels
-    row = draw_row(weights * costs, draws[k + m + 1])
+    row = draw_row(weights, costs, draws[k + m + 1])
     if row >= 0:
         for i in range(n):
             squared = 0.0

@@ -18,6 +18,7 @@ from dask_dpmeans.kernels.row_exchange import move_rows, squared_to_each
 from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
+    assign_compiled,
     cross_compiled,
     merge_compiled,
     open_compiled,
@@ -105,6 +106,14 @@ class FewRows:
             labels[best < costs] = k
             costs = np.minimum(costs, best)
         return labels
+
+    def assign(self, centers: Float64Array) -> Int64Array:
+        """Return the numbers, (n,), of the nearest of centers, (d, k)."""
+        if numba_support.AVAILABLE:
+            labels, costs = np.empty(len(self.rows), np.int64), np.empty(len(self.rows))
+            assign_compiled(self.rows, centers, labels, costs)
+            return labels
+        return _nearest(self.rows, centers)[0]
 
     def cross(self, one: Partition, two: Partition, draws: Float64Array) -> Int64Array:
         """Return labels, (n,), at a crossover of two ends with one center swapped.

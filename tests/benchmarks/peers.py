@@ -2,10 +2,10 @@
 
 A table a data set, one fit after the other on the same rows.  Births only (`DPMeans(penalty)`) stands beside
 `pdc-dp-means`, which opens one cluster a pass; the search (`search=True`, its penalty a price) beside k-means that is
-told the search's k: scikit-learn's KMeans with ten starts and with one, its MiniBatchKMeans, and faiss's Kmeans on all
-rows.  The blobs are also cut into 1,000 chunks that two Dask workers hold: births only beside dask-ml's KMeans, with
-our k, as many iterations as our sweeps, and k of the rows as first centers, so that nothing but iterations is timed.
-A Zarr store on disk: births only beside MiniBatchKMeans that sees each chunk once.
+told the search's k, HDBSCAN and Leiden: `told_peers` names them and their settings.  The blobs are also cut into
+1,000 chunks that two Dask workers hold: births only beside dask-ml's KMeans, with our k, as many iterations as our
+sweeps, and k of the rows as first centers, so that nothing but iterations is timed.  A Zarr store on disk: births
+only beside MiniBatchKMeans that sees each chunk once.
 
 Each competitor runs in a fresh process with two cores and two threads (or two workers of one), warms up on 1,000 rows,
 and is then timed on its fit alone.  Peak memory is that of the process, its rows included, and of its workers with it.
@@ -39,27 +39,25 @@ from math import ceil, isnan, nan
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import click
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+import told_peers
 import zarr
 from distributed import Client, LocalCluster, wait
 from out_of_core import peak_memory
 from ratios import Line, judged, same_environment, table
-from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.cluster import MiniBatchKMeans
+from told_peers import CORES, ONE, TEN, WARM_ROWS, Competitor, Fitted, Task, timed_fit
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.sources import as_source
 
-CORES = 2
-WARM_ROWS = 1_000
-"""Rows of the fit before the one that is timed."""
 STORE_ROWS = 8_000_000
 MOST_ITERATIONS = 100_000
 BLOB_PENALTY = 120.0
@@ -90,46 +88,6 @@ print(json.dumps(dict(answer, centers=model.cluster_centers_.tolist())))
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a competitor is told."""
-
-    path: Path
-    """Of the rows: a .npy file, or a Zarr array."""
-    penalty: float
-    k: int = 0
-    """Clusters, for those that do not find it."""
-    iterations: int = 0
-    """For those that are told it."""
-    pdc_python: str | None = None
-    """The Python that has `pdc-dp-means`."""
-    chunks: int = 1_000
-    """Of a Dask array."""
-
-    def rows(self) -> npt.NDArray[np.float32]:
-        """All of them, in memory."""
-        loaded: npt.NDArray[np.float32] = np.load(self.path)
-        return loaded
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a competitor answers."""
-
-    seconds: float
-    """Of the fit."""
-    centers: npt.NDArray[np.float64]
-    passes: float
-    memory: int
-    """Bytes, the peak."""
-    iterations: int = 0
-    """Sweeps, where it is ours."""
-
-
-Competitor = Callable[[Task, Callable[[], None]], Fitted]
-"""Warms up, calls what it is given when it starts to be timed, and answers."""
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What became of a competitor."""
 
@@ -147,17 +105,6 @@ class Outcome:
         found = self.fitted
         size = f"k {len(found.centers):,}; {found.passes:.4g} passes; {found.memory / 1e6:,.0f} MB"
         return f"{found.seconds:.3f} s; J {self.objective:.7g}; {size}"
-
-
-def timed_fit(
-    fit: Callable[[Any], Any], warm: Any, rows: Any, ready: Callable[[], None]
-) -> tuple[Any, float]:
-    """What a fit of the rows answers, and its seconds, after one of a few rows."""
-    fit(warm)
-    ready()
-    started = perf_counter()
-    model = fit(rows)
-    return model, perf_counter() - started
 
 
 def ours_of(task: Task, ready: Callable[[], None], search: bool) -> Fitted:
@@ -194,52 +141,6 @@ def pdc(task: Task, ready: Callable[[], None]) -> Fitted:
     return Fitted(
         answer["seconds"], np.array(answer["centers"]), answer["passes"], answer["memory"]
     )
-
-
-def scikit_learn(make: Callable[[int], Any], task: Task, ready: Callable[[], None]) -> Fitted:
-    """A k-means of scikit-learn's."""
-    rows = task.rows()
-    model, seconds = timed_fit(
-        lambda rows: make(min(task.k, len(rows))).fit(rows), rows[:WARM_ROWS], rows, ready
-    )
-    return Fitted(seconds, model.cluster_centers_.astype(np.float64), model.n_iter_, peak_memory())
-
-
-def kmeans_10(task: Task, ready: Callable[[], None]) -> Fitted:
-    """Ten starts; the passes are those of the best."""
-    return scikit_learn(lambda k: KMeans(k, n_init=10, random_state=0), task, ready)
-
-
-def kmeans_1(task: Task, ready: Callable[[], None]) -> Fitted:
-    """One start."""
-    return scikit_learn(lambda k: KMeans(k, n_init=1, random_state=0), task, ready)
-
-
-def minibatch(task: Task, ready: Callable[[], None]) -> Fitted:
-    """Batches, as scikit-learn chooses them."""
-    return scikit_learn(lambda k: MiniBatchKMeans(k, n_init=1, random_state=0), task, ready)
-
-
-def faiss_kmeans(task: Task, ready: Callable[[], None]) -> Fitted:
-    """All rows, not the sample of 256 a cluster that faiss takes by default; its own 25 iterations."""
-    faiss: Any = import_module("faiss")
-    faiss.omp_set_num_threads(CORES)
-    rows = task.rows()
-
-    def fit(rows: npt.NDArray[np.float32]) -> Any:
-        k = min(task.k, len(rows))
-        model = faiss.Kmeans(
-            rows.shape[1],
-            k,
-            seed=0,
-            min_points_per_centroid=1,
-            max_points_per_centroid=ceil(len(rows) / k),
-        )
-        model.train(rows)
-        return model
-
-    model, seconds = timed_fit(fit, rows[:WARM_ROWS], rows, ready)
-    return Fitted(seconds, model.centroids.astype(np.float64), model.cp.niter, peak_memory())
 
 
 @contextmanager
@@ -363,16 +264,9 @@ Outcomes = Mapping[str, Outcome]
 
 BIRTHS, SEARCH = "births only", "search"
 PDC, DASK_ML = "pdc-dp-means", "dask-ml KMeans"
-TEN, ONE, BATCHES = "KMeans, 10 starts", "KMeans, 1 start", "MiniBatchKMeans, each chunk once"
-KMEANS: dict[str, tuple[str, Competitor]] = {
-    "kmeans10": (TEN, kmeans_10),
-    "kmeans1": (ONE, kmeans_1),
-    "minibatch": ("MiniBatchKMeans", minibatch),
-    "faiss": ("faiss Kmeans", faiss_kmeans),
-}
-"""By the name of the option: what is told the search's k."""
-MODULES = {"faiss": "faiss", "dask-ml": "dask_ml"}
-PEERS = ("pdc", *KMEANS, "dask-ml")
+BATCHES = "MiniBatchKMeans, each chunk once"
+MODULES = {"dask-ml": "dask_ml"} | {key: peer.module for key, peer in told_peers.PEERS.items()}
+PEERS = ("pdc", *told_peers.PEERS, "dask-ml")
 
 
 @dataclass(frozen=True)
@@ -386,13 +280,17 @@ class Problem:
     """The penalty of the search."""
     least_pdc: float | None = None
     """Times that `pdc-dp-means` takes as long, at least."""
+    least_ten: float = 1.0
+    """Times that ten starts of k-means take as long as the search, at least."""
     most_one: float | None = None
     """Times a k-means of one start that the search takes, at most."""
     least_dask_ml: float = 10.0
 
 
 PROBLEMS = (
-    Problem("mnist10", births=8.0, price=200.0, least_pdc=10.0),
+    Problem("s2", price=1550976438283.213),
+    Problem("a3", price=14122333550.151108),
+    Problem("mnist10", births=8.0, price=1_000.0, least_pdc=20.0, least_ten=10.0),
     Problem("sift_312k", births=190_000.0, price=3e7, least_pdc=5.0, most_one=2.0),
     Problem("birch1", price=4236593962747.904),
 )
@@ -424,7 +322,7 @@ def in_memory(problem: Problem, task: Task, peers: Sequence[str], limit: float) 
             told(
                 found[SEARCH],
                 priced,
-                {key: value for key, value in KMEANS.items() if key in peers},
+                {peer.name: peer.fit for key, peer in told_peers.PEERS.items() if key in peers},
                 limit,
             )
         )
@@ -432,13 +330,13 @@ def in_memory(problem: Problem, task: Task, peers: Sequence[str], limit: float) 
 
 
 def told(
-    ours: Outcome, task: Task, peers: Mapping[str, tuple[str, Competitor]], limit: float
+    ours: Outcome, task: Task, peers: Mapping[str, Competitor], limit: float
 ) -> dict[str, Outcome]:
     """Peers that are told our clusters and iterations; none where ours did not end."""
     if ours.fitted is None:
         return {}
     task = replace(task, k=len(ours.fitted.centers), iterations=ours.fitted.iterations)
-    return {name: outcome(competitor, task, limit) for name, competitor in peers.values()}
+    return {name: outcome(competitor, task, limit) for name, competitor in peers.items()}
 
 
 def on_chunks(penalty: float, task: Task, peers: Sequence[str], limit: float) -> Outcomes:
@@ -447,7 +345,7 @@ def on_chunks(penalty: float, task: Task, peers: Sequence[str], limit: float) ->
     ours = outcome(births_on_dask, task, limit)
     return {
         BIRTHS: ours,
-        **told(ours, task, {"dask-ml": (DASK_ML, dask_ml)} if "dask-ml" in peers else {}, limit),
+        **told(ours, task, {DASK_ML: dask_ml} if "dask-ml" in peers else {}, limit),
     }
 
 
@@ -455,7 +353,7 @@ def on_store(penalty: float, task: Task, peers: Sequence[str], limit: float) -> 
     """Births only and MiniBatchKMeans, from disk."""
     task = replace(task, penalty=penalty)
     ours = outcome(births_on_store, task, limit)
-    batches = {"minibatch": (BATCHES, minibatch_on_store)} if "minibatch" in peers else {}
+    batches = {BATCHES: minibatch_on_store} if "minibatch" in peers else {}
     return {BIRTHS: ours, **told(ours, task, batches, limit)}
 
 
@@ -499,7 +397,7 @@ def lines(problem: Problem, found: Outcomes) -> list[Line]:
         *objective_lines(found, BIRTHS, PDC),
         *time_lines(found, PDC, BIRTHS, least=problem.least_pdc),
         *objective_lines(found, SEARCH, TEN, strictly=True),
-        *time_lines(found, SEARCH, TEN, most=1.0),
+        *time_lines(found, TEN, SEARCH, least=problem.least_ten),
         *time_lines(found, SEARCH, ONE, most=problem.most_one),
         *time_lines(found, DASK_ML, BIRTHS, least=problem.least_dask_ml),
         *objective_lines(found, BIRTHS, BATCHES),

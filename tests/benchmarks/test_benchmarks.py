@@ -24,6 +24,7 @@ import resident
 import scaling
 import settled
 import soft
+import told_peers
 import zarr
 from click.testing import CliRunner
 from sklearn.datasets import load_iris
@@ -442,23 +443,28 @@ def peers_output() -> str:
 def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(
     peers_output: str,
 ) -> None:
-    installed = [peers.BIRTHS, peers.SEARCH, peers.TEN, peers.ONE, "MiniBatchKMeans", peers.BATCHES]
-    for name, line, module in (
-        ("faiss", "faiss Kmeans", "faiss"),
-        ("dask-ml", peers.DASK_ML, "dask_ml"),
-    ):
+    installed = [peers.BIRTHS, peers.SEARCH, peers.BATCHES]
+    told = [(key, peer.name, peer.module) for key, peer in told_peers.PEERS.items()]
+    for name, line, module in (*told, ("dask-ml", peers.DASK_ML, "dask_ml")):
         if find_spec(module):
             installed.append(line)
         else:
             assert f"{name} is not installed: left out" in peers_output
     for line in installed:
         assert re.search(
-            rf"^  {line} +[0-9.]+ s; J [0-9.]+; k [0-9]+; .* passes; .* MB$",
+            rf"^  {re.escape(line)} +[0-9.]+ s; J [0-9.]+; k [0-9]+; .* passes; .* MB$",
             peers_output,
             re.MULTILINE,
         )
     assert "pdc is not installed where --pdc-python says: left out" in peers_output
     assert "failed" not in peers_output
+
+
+def test_the_means_of_clusters_leave_out_rows_of_none_unless_all_are() -> None:
+    rows = np.array([[0, 1], [2, 3], [9, 9], [5, 5]], np.float32)
+    means = told_peers.means_of(rows, np.array([7, 7, -1, 2]))
+    assert means.tolist() == [[5, 5], [1, 2]]
+    assert told_peers.means_of(rows, np.full(4, -1)).tolist() == [[4, 4.5]]
 
 
 @pytest.mark.timeout(600)

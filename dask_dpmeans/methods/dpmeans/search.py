@@ -72,9 +72,9 @@ EXCHANGES_BELOW = 2**13
 """Rows up to which single rows move in the end, and ..."""
 EXCHANGED_NUMBERS = 2**20
 """... numbers in these rows."""
-SHORT_BELOW = 2**11
+SHORT_BELOW = 2**13
 """Rows up to which short searches take the place of trials, and ..."""
-SHORT_NUMBERS = 2**13
+SHORT_NUMBERS = 2**16
 """... numbers in these rows."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
@@ -435,6 +435,8 @@ class Method(Parameters):
             return None, 0
         kicks = QUICK_KICKS if self.effort == QUICK else KICKS
         short = self._few(n, state) and len(state.centers) <= MOST_CLUSTERS
+        if short and state.step == 2:  # the end of short searches
+            return None, 0
         if short or not state.on_all_rows:
             kicks = 0
         return self._exchanged(source, state.centers, self._random(state.passes), kicks), n

@@ -2,12 +2,19 @@
 
 Ten short searches (`kernels/short_search`) each start at rows of their own.  Children follow: each
 is the crossover of two winners of binary tournaments, with one center swapped, after moves of
-single rows and merges.  The lowest that differ survive, until children fail in a row.
+single rows and merges.  The lowest that differ survive, until children fail in a row: the fewer,
+the more of the first searches agree.
+
+If rows are more, the population searches weighted means of cells (`kernels/cells`).  Its lowest
+members then settle on all rows.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.cells import cell_means
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.short_search import FewRows, Partition
@@ -19,6 +26,12 @@ MOST_CLUSTERS = 40
 """Most clusters.  With 60 to 100, trials ended lower at three of six prices, by up to .2 %."""
 FAILURES = 30
 """Children in a row that must fail before the end, and one more for each cluster."""
+CELLS = 320
+"""Cells of rows, at least; fewer than twice as many rows have none."""
+CELLS_OF_CLUSTER = 24
+"""Cells for each cluster, at least."""
+SETTLED = 5
+"""Members of a population of cells that settle on all rows."""
 QUICK_SHARE = 8
 """A quick search ends after this fraction of the failures, 1 / QUICK_SHARE."""
 MOST_WORK = 2**30
@@ -42,32 +55,69 @@ def lowest_centers(
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some] / heaviest
     middle = rows.mean(axis=0)
     few = FewRows(rows - middle, weights, price.divide(heaviest).threshold(1), MOST_PASSES)
-    (n, d), least, work = rows.shape, LEAST_GAIN * few.penalty, 0
-    members = list[Partition]()
+    small = _cells(few, CELLS)
+    first = small.settle(_start(small, random)).centers.shape[1]
+    small = _cells(few, max(CELLS, CELLS_OF_CLUSTER * first))
+    members = _starts(small, random)
+    if not members:
+        return None
+    members = _evolve(small, members, random, quick=quick)
+    if small is not few:
+        members = [few.settle(few.assign(each.centers)) for each in _different(members, few)]
+    centers = np.asarray(min(members, key=_objective).centers.T + middle)
+    return centers[np.lexsort(centers.T[::-1])]
+
+
+def _cells(few: FewRows, most: int) -> FewRows:
+    """Return the means of cells of rows, with their weights, or all rows if they are few."""
+    if len(few.rows) < 2 * most:
+        return few
+    means, masses, count = cell_means(few.rows, few.weights, most)
+    return replace(few, rows=means[:count], weights=masses[:count])
+
+
+def _different(members: list[Partition], few: FewRows) -> list[Partition]:
+    """Return the lowest members, of those with the same objective one."""
+    least, found = LEAST_GAIN * few.penalty, members[:1]
+    for member in members[1:]:
+        if member.objective > found[-1].objective + least and len(found) < SETTLED:
+            found.append(member)
+    return found
+
+
+def _starts(few: FewRows, random: np.random.Generator) -> list[Partition]:
+    """Return the first members, the lowest first; none if one of them has too many clusters."""
+    members, work = list[Partition](), 0
     while len(members) < MEMBERS and work < MOST_WORK:
         members.append(few.settle(_start(few, random)))
-        work += _work(members[-1], n, d)
+        work += _work(members[-1], few)
         if members[0].centers.shape[1] > MOST_CLUSTERS:
-            return None
-    members.sort(key=_objective)
+            return []
+    return sorted(members, key=_objective)
+
+
+def _evolve(
+    few: FewRows, members: list[Partition], random: np.random.Generator, *, quick: bool
+) -> list[Partition]:
+    """Return the members that survive as children follow, from members with the lowest first."""
+    least, work, failed = LEAST_GAIN * few.penalty, 0, 0
     failures = FAILURES + members[0].centers.shape[1]
     if quick:
         failures //= QUICK_SHARE
-    failed = 0
-    while failed < failures and work < MOST_WORK:
-        one, two = (members[random.integers(len(members), size=2).min()] for _ in range(2))
+    agreeing = sum(each.objective <= members[0].objective + least for each in members)
+    while failed * agreeing < failures and work < MOST_WORK:
+        drawn = random.random((2, 2)).min(axis=1) * len(members)
+        one, two = members[int(drawn[0])], members[int(drawn[1])]
         draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2)
         child = few.settle(few.cross(one, two, draws))
-        work += _work(child, n, d)
+        work += _work(child, few)
         failed += 1
         if child.objective < members[0].objective - least:
-            failed = 0
+            failed, agreeing = 0, 1
         alike = any(abs(child.objective - each.objective) <= least for each in members)
         if child.objective < members[-1].objective and not alike:
-            members[-1] = child
-            members.sort(key=_objective)
-    centers = np.asarray(members[0].centers.T + middle)
-    return centers[np.lexsort(centers.T[::-1])]
+            members = sorted([*members[:-1], child], key=_objective)
+    return members
 
 
 def _start(few: FewRows, random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -85,7 +135,6 @@ def _objective(member: Partition) -> float:
     return member.objective
 
 
-def _work(end: Partition, n: int, d: int) -> int:
+def _work(end: Partition, few: FewRows) -> int:
     """Return the work of a search of n rows: n (k d + ROW_WORK) for each pass."""
-    k = int(end.centers.shape[1])
-    return end.passes * n * (d * k + ROW_WORK)
+    return int(end.passes * len(few.rows) * (end.centers.size + ROW_WORK))

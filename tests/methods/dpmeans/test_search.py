@@ -19,7 +19,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans import batch, search, short_searches
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.methods.dpmeans.search_state import TRIES, State
 from dask_dpmeans.methods.dpmeans.starts import Restart
@@ -289,6 +289,7 @@ def test_integer_weights_find_the_planted_optimum_of_repeated_rows():
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
 
 
+@pytest.mark.usefixtures("more_rows")
 def test_one_seed_gives_one_answer_and_seeds_differ():
     rows, penalty = rows_of("no clusters")
     source = InMemoryRows(rows, None)
@@ -322,8 +323,11 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
     assert said
 
 
-@pytest.mark.parametrize("kind", ["plain", "weighted", "quick"])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "quick", "cells"])
 def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(monkeypatch, kind):
+    if kind == "cells":
+        monkeypatch.setattr(short_searches, "CELLS", 60)
+        monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", 4)
     rows = np.random.default_rng(3).uniform(size=(150, 2)) + 1e3
     weights = None if kind != "weighted" else np.arange(150) % 4 / 2
     given = {"effort": "quick"} if kind == "quick" else {}
@@ -361,6 +365,7 @@ def test_at_the_end_means_gain_less_than_tol(name, tol):
     assert gained <= max(tol, 1e-12) * last.state.objective
 
 
+@pytest.mark.usefixtures("more_rows")
 def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(monkeypatch):
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)  # moves of single rows follow on these passes
     rows = np.concatenate([rows for _, rows, _ in Synthetic("uniform", 3000, 2, 1, 3).parts()])

@@ -20,6 +20,8 @@ from dask_dpmeans.errors import (
     of_store,
     redact,
 )
+from dask_dpmeans.estimators.row_options import refuse_options
+from dask_dpmeans.registry import METHODS
 
 
 class WrongUseError(click.ClickException):
@@ -84,6 +86,9 @@ class Commands(click.Group):
             warnings.showwarning = _say_warning
             try:
                 return super().invoke(ctx)
+            except click.NoSuchOption as error:
+                _refuse_row_option(error)
+                raise
             except KeyboardInterrupt as error:
                 raise StoppedError(
                     "stopped: the same command begins anew, with --force if its output was begun"
@@ -109,6 +114,18 @@ class Commands(click.Group):
         with stoppable() as stopper:
             stopper.working = True
         return found
+
+
+def _refuse_row_option(error: click.NoSuchOption) -> None:
+    """Raise an error that says why the estimator of a command has no such option, if it is known."""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    command = "" if error.ctx is None else error.ctx.command.name
+    for estimator, entry in METHODS.items():
+        if entry.command == command:
+            try:
+                refuse_options(estimator, [name])
+            except InputError as reason:
+                raise WrongUseError(str(reason)) from error
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -323,10 +323,10 @@ class DPMeans(
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        encoded = isinstance(self.features_, Encoding)
-        told = self._describe_penalty(DIVERGENCES if encoded else self.metric)
+        other = isinstance(self.features_, Encoding) or isinstance(self.divergence, Divergence)
+        told = self._describe_penalty(DIVERGENCES if other else self.metric)
         first: dict[str, Any] = {"settings": {"metric": self.metric}}
-        if encoded:
+        if other:
             first = describe_divergence(self.divergence, self.missing)
         if self.metric == HAVERSINE:
             first = describe_places()

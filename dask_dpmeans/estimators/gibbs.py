@@ -17,6 +17,7 @@ from dask_dpmeans.estimators.base import ClustersMixin, RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gather_rows, limit_concentration
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -99,6 +100,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
     [0, 0, 0, 1, 1]
     """
 
+    @without_row_options
     def __init__(
         self,
         variance: float = 1.0,

@@ -15,6 +15,7 @@ from dask_dpmeans.estimators.auto import AutoMixin
 from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CLUSTERS, STABILITY, MethodSpec
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
@@ -147,6 +148,7 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
     choice_: CutChoice | None
     cluster_stability_: Float64Array | None
 
+    @without_row_options
     def __init__(
         self,
         penalty: float | str = AUTO,

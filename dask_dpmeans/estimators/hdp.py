@@ -28,6 +28,7 @@ from dask_dpmeans.estimators.divergences import (
     restored_encoding,
 )
 from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, approximation_of, restored_features
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, centers_of
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import Divergence
@@ -165,6 +166,7 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
     local_penalty_: float
     global_penalty_: float
 
+    @without_row_options
     def __init__(
         self,
         local_penalty: float | str = AUTO,

@@ -23,6 +23,7 @@ from dask_dpmeans.estimators.kernel_maps import (
     restored_features,
 )
 from dask_dpmeans.estimators.output_frames import check_output
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.kernel_centers import (
@@ -131,6 +132,7 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
 
     implicit_centers_: ImplicitCenters | None
 
+    @without_row_options
     def __init__(
         self,
         penalty: float | str,

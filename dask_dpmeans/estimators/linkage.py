@@ -20,6 +20,7 @@ from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomStat
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.output_frames import check_output
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -144,6 +145,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
     penalty_: float
     micro_penalty_: float
 
+    @without_row_options
     def __init__(
         self,
         penalty: float | str = AUTO,

@@ -19,6 +19,7 @@ from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.embedding import Eigenvectors
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec, nearest_centers
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Block, Float64Array
@@ -158,6 +159,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     ([0, 0, 1, 1], [25.0, 13.0], 34.0)
     """
 
+    @without_row_options
     def __init__(
         self,
         penalty: float,

@@ -11,6 +11,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
@@ -197,6 +198,7 @@ class OnlineDPMeans(_Stream):
     [[0.0, 0.5], [9.0, 0.5]]
     """
 
+    @without_row_options
     def __init__(self, penalty: float, *, max_clusters: int | None = None) -> None:
         self.penalty = penalty
         self.max_clusters = max_clusters
@@ -249,6 +251,7 @@ class SplitMergeDPMeans(_Stream):
     [2100, 220]
     """
 
+    @without_row_options
     def __init__(
         self, penalty: float, *, merge: bool = True, max_clusters: int | None = None
     ) -> None:

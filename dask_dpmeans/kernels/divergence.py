@@ -117,6 +117,10 @@ class Divergence(ABC):
         """Return centers, (k, d), in units of the input."""
         return centers
 
+    def points(self, centers: Float64Array) -> Float64Array:
+        """Return rows as kernels see them, (k, d), at centers: each costs nothing at its own."""
+        return centers
+
     def at_rows(self, rows: Float64Array) -> Float64Array:
         """Return centers, (k, d), at rows as kernels see them."""
         return rows

@@ -90,6 +90,12 @@ class EncodedDivergence(Divergence):
         """Return averages of encoded rows, (k, n_features), as centers in units of the input."""
         return self.encoding.centers(centers)
 
+    def points(self, centers: Float64Array) -> Float64Array:
+        """Return averages of encoded rows, (k, n_features), without what the rows cost at them."""
+        points = centers.copy()
+        points[:, -1] -= self.costs(centers, centers, np.arange(len(centers))) * LAST
+        return points
+
     def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
         """Return the cost of averages, (m, n_features), at centers, (m, n_features), in pairs."""
         encoding = self.encoding

@@ -305,9 +305,6 @@ def _pairs(model: Model, rows: RowParts) -> list[Picture]:
 
 def _tree(model: Model) -> Picture:
     """Return the clusters as a dendrogram, if there are few enough."""
-    if not model.description().flat:
-        reason = "it joins centers by squared distances, and this fit has other costs"
-        return Picture("Tree", f"Left out, because {reason}.", None)
     if model.n_clusters_ <= MOST_LEAVES:
         return drawn_tree(cluster_tree(model))
     reason = f"it takes long for more than {MOST_LEAVES} clusters"

@@ -21,7 +21,8 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import description_of
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.block import Float64Array, IntegerArray
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans import search
@@ -39,7 +40,7 @@ class Level(NamedTuple):
     """The clusters of one penalty; each is a union of clusters of the level below."""
 
     penalty: float
-    """In squared units of the rows times weight."""
+    """In units of the costs of the fit: squared units of the rows times weight."""
     clusters: npt.NDArray[np.int32]
     """(clusters of the fit,), the cluster of this level for each; numbered in the order of their
     first members."""
@@ -48,7 +49,7 @@ class Level(NamedTuple):
     weights: Float64Array
     """(k,), sums of the weights of the rows."""
     inertias: Float64Array
-    """(k,), squared errors of the rows about the centers."""
+    """(k,), squared errors, or divergences, of the rows about the centers."""
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -60,7 +61,7 @@ class Level(NamedTuple):
 
     @property
     def inertia(self) -> float:
-        """Squared error of all rows."""
+        """Cost of all rows."""
         return float(self.inertias.sum())
 
     @property
@@ -105,9 +106,10 @@ def cluster_tree(
 
     Penalties are prices, as with ``search=True``.  No row is read: the squared error about a center
     of centers is the squared error about the old centers, plus the squared error of the old centers
-    about the new one.  This is exact if the centers of the fit are the means of their rows, as with
-    ``tol=0``.  After fits with the default tolerance, it was wrong by up to .0014 of itself (s1,
-    a1, and 20,000 Gaussian rows).
+    about the new one.  The same holds for other divergences, and with missing values (Banerjee et
+    al. 2005, section 3).  This is exact if the centers of the fit are the means of their rows, as
+    with ``tol=0``.  After fits with the default tolerance, it was wrong by up to .0014 of itself
+    (s1, a1, and 20,000 Gaussian rows).  Outliers of the fit belong to no cluster of any level.
 
     Parameters
     ----------
@@ -144,19 +146,18 @@ def cluster_tree(
         raise InputError(
             f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method"
         )
-    if not words.flat:
-        raise InputError(
-            "a tree needs squared distances of complete rows, and this fit has other divergences or "
-            "missing values: fit at higher penalties instead"
-        )
+    divergence = getattr(model, "_divergence", metric_of(words.metric))
+    if divergence.encoded:
+        centers = model.cluster_averages_
     numbers = np.arange(len(centers), dtype=np.int32)
     leaves = Level(0.0, numbers, np.asarray(centers), model.cluster_weights_, inertias)
     seed = model.random_state_
-    clustering = _Clustering(words.metric, seed)
+    clustering = _Clustering(divergence, seed)
     given = None if penalties is None else _rising(penalties)
     levels = clustering.doubling(leaves) if given is None else clustering.at(leaves, given)
     asked = {"run": shown_path(run), "penalties": given, "versions": versions()}
-    return ClusterTree(leaves, tuple(levels), seed, asked)
+    shown = [each._replace(centers=divergence.shown(each.centers)) for each in (leaves, *levels)]
+    return ClusterTree(shown[0], tuple(shown[1:]), seed, asked)
 
 
 def _rising(penalties: ArrayLike) -> list[float]:
@@ -177,7 +178,7 @@ def _rising(penalties: ArrayLike) -> list[float]:
 class _Clustering:
     """DP-means on the centers of a level."""
 
-    metric: str
+    divergence: Divergence
     seed: int
 
     def at(self, level: Level, penalties: list[float]) -> Iterator[Level]:
@@ -197,14 +198,14 @@ class _Clustering:
                 yield level
 
     def cheapest_merge(self, level: Level) -> float:
-        """Return the least squared error > 0 that a merge of two clusters adds.
+        """Return the least cost > 0 that a merge of two clusters adds.
 
         Return 1 if all centers are equal.
         """
         k, masses, least = level.n_clusters, self.masses(level), np.inf
         for number in range(k - 1):
             pairs = np.column_stack([np.full(k - number - 1, number), np.arange(number + 1, k)])
-            costs = metric_of(self.metric).rises(masses[pairs], level.centers[pairs])
+            costs = self.divergence.rises(masses[pairs], level.centers[pairs])
             least = min(least, costs[costs > 0].min(initial=np.inf))
         return float(least) if np.isfinite(least) else 1.0
 
@@ -213,8 +214,8 @@ class _Clustering:
 
         For directions, return the lengths of the sums of their rows.
         """
-        if self.metric == "cosine":
-            return level.weights - level.inertias / 2
+        if self.divergence.spherical:
+            return level.weights - level.inertias / (2 * self.divergence.length**2)
         return level.weights
 
     def above(self, below: Level, penalty: float) -> Level:
@@ -222,8 +223,12 @@ class _Clustering:
 
         The search starts from each center as one cluster.
         """
-        source = InMemoryRows(np.ascontiguousarray(below.centers, np.float64), self.masses(below))
-        method = search.Method(penalty, metric=self.metric, centers=below.centers, seed=self.seed)
+        points = np.ascontiguousarray(self.divergence.points(below.centers), np.float64)
+        source, starts = (
+            InMemoryRows(points, self.masses(below)),
+            self.divergence.shown(below.centers),
+        )
+        method = search.Method(penalty, learned=self.divergence, centers=starts, seed=self.seed)
         *_, last = iterate(source, method)
         labels = np.empty(below.n_clusters, np.int32)
 
@@ -236,13 +241,30 @@ class _Clustering:
         k, numbers = len(kept), np.empty(labels.max() + 1, np.int32)
         numbers[kept] = np.arange(k)
         parents = numbers[labels]
+        centers, rises = last.state.centers[kept], last.state.inertias[kept]
+        if self.divergence.general is not None:
+            centers, rises = self._means(below, parents, k)
         return Level(
             penalty,
             parents[below.clusters],
-            last.state.centers[kept],
+            centers,
             total(parents, below.weights, k),
-            total(parents, below.inertias, k) + last.state.inertias[kept],
+            total(parents, below.inertias, k) + rises,
         )
+
+    def _means(
+        self, below: Level, parents: IntegerArray, k: int
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the averages of k clusters of centers, (k, d), and what centers cost at them, (k,).
+
+        Centers of a fit with missing values count by their observed shares, which a search that
+        starts at them does not keep.
+        """
+        weights = below.weights
+        sums = [total(parents, weights * column, k) for column in below.centers.T]
+        averages = np.stack(sums, axis=1) / total(parents, weights, k)[:, np.newaxis]
+        costs = self.divergence.between(below.centers, averages[parents])
+        return averages, total(parents, weights * costs, k)
 
 
 def write_tree(

@@ -24,7 +24,6 @@ from dask_dpmeans.kernels.encoding import Layout
 from dask_dpmeans.report import page
 from dask_dpmeans.report.page import html
 from dask_dpmeans.report.run_rows import NOT_FLAT
-from dask_dpmeans.selection.tree import cluster_tree
 
 DIVERGENCES = "age=squared,visits=poisson,color=categorical"
 FIT = ["--penalty", "3", "--divergence", DIVERGENCES, "--missing", "observed"]
@@ -139,7 +138,7 @@ def test_a_radius_of_divergences_is_no_distance(table, tmp_path):
     assert "3: a row that costs more at every center opens" in run("show", tmp_path / "run.zarr")
 
 
-def test_a_page_of_divergences_leaves_out_maps_and_tree(fitted):
+def test_a_page_of_divergences_has_a_tree_and_leaves_out_maps(fitted):
     made = page(fitted[0])
     (table,), titles = made.tables, made.tables[0].columns
     assert titles[3:] == ["divergence", "mean divergence of a row", "age", "visits", "color"]
@@ -148,7 +147,7 @@ def test_a_page_of_divergences_leaves_out_maps_and_tree(fitted):
     assert made.overview is not None
     assert (made.maps, made.overview.pairs) == ([], [])
     assert NOT_FLAT in made.notes
-    assert [each.source is None for each in made.pictures if each.title == "Tree"] == [True]
+    assert [each.source is None for each in made.pictures if each.title == "Tree"] == [False]
     with pytest.raises(InputError, match="columns are for a map of the rows"):
         page(fitted[0], columns=[0, 1])
 
@@ -193,13 +192,11 @@ def test_one_cluster_is_not_told_apart_by_errors_of_rounding(tmp_path):
     ] * 2
 
 
-def test_pictures_trees_and_probabilities_of_divergences_are_refused(fitted, tmp_path):
+def test_maps_and_probabilities_of_divergences_are_refused(fitted, tmp_path):
     model, path = load(fitted[0]), fitted[1]
     rows = pd.read_parquet(path)
     with pytest.raises(InputError, match="draw its sizes or its profile"):
         density(rows, model)
-    with pytest.raises(InputError, match="a tree needs squared distances of complete rows"):
-        cluster_tree(model)
     for soft in (model.predict_proba, model.margin):
         with pytest.raises(InputError, match="not for other divergences or missing values"):
             soft(rows)

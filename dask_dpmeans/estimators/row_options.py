@@ -1,0 +1,76 @@
+"""Options for rows as they are, and why most estimators do not take them."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar
+
+from dask_dpmeans.errors import InputTypeError
+
+SQUARED = "it compares rows by squared distances, one after the other"
+COSTS = {
+    "GibbsMixture": "its components are normal distributions of complete rows",
+    "GraphCutDPMeans": "it clusters the nodes of a graph by their links",
+    "HDPMeans": "",
+    "KernelDPMeans": "its distances are those of the kernel",
+    "LinkageDPMeans": "it measures links of micro-clusters along straight lines",
+    "OnlineDPMeans": SQUARED,
+    "SpectralDPMeans": "it clusters rows of eigenvectors by squared distances",
+    "SplitMergeDPMeans": SQUARED,
+}
+"""Why rows cannot cost other divergences, or have missing values, by the class of the estimator."""
+MEASURED = (
+    "use DPMeans or HDPMeans, or bring rows to where squared distances fit: square roots of counts, "
+    "and a column of zeros and ones for each category"
+)
+WAYS_OUT = {
+    "divergence": MEASURED,
+    "smoothing": MEASURED,
+    "balance_columns": MEASURED,
+    "missing": "fill missing values first, as impute of DPMeans(missing='observed') does",
+}
+"""What to do instead of an option of costs."""
+ALONE = "DPMeans alone has it"
+OUTLIERS = f"{ALONE}: leave out the rows to which DPMeans(outlier_share=0.02) gives the label -1"
+OF_PRICES = {
+    "outlier_penalty": OUTLIERS,
+    "outlier_share": OUTLIERS,
+    "min_cluster_weight": f"{ALONE}: set labels of clusters of small cluster_weights_ to -1",
+    "discount": ALONE,
+}
+"""Where to find options of prices, and what to do instead."""
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def refuse_options(estimator: str, names: Iterable[str]) -> None:
+    """Raise an error for options that an estimator, by the name of its class, does not have.
+
+    Names of other things, and other estimators, are left alone.
+
+    Raises
+    ------
+    InputTypeError
+        The first option, why the estimator does not have it, and the way out.
+    """
+    for name in names:
+        if name in WAYS_OUT and COSTS.get(estimator):
+            told = f"since {COSTS[estimator]}: {WAYS_OUT[name]}"
+        elif name in OF_PRICES and estimator in COSTS:
+            told = OF_PRICES[name]
+        else:
+            continue
+        raise InputTypeError(f"{estimator} has no option {name}, {told}")
+
+
+def without_row_options(init: Init) -> Init:
+    """Return the `__init__` of an estimator that tells why it lacks options for rows as they are."""
+    own, estimator = signature(init).parameters, init.__qualname__.partition(".")[0]
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        refuse_options(estimator, [name for name in given if name not in own])
+        init(self, *args, **given)
+
+    found: Any = checked
+    return found

@@ -1,0 +1,147 @@
+"""Options for rows as they are, where most estimators and commands do not take them; and trees of all kinds of rows."""
+
+import inspect
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows_cases import NAMED
+from strategies import seeds
+
+import dask_dpmeans
+from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans.cli import main
+from dask_dpmeans.estimators.row_options import COSTS, OF_PRICES, WAYS_OUT
+from dask_dpmeans.figures.data.columns import drawn_centers
+from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.kernels.great_circle import EARTH_RADIUS
+from dask_dpmeans.registry import METHODS
+from dask_dpmeans.selection.tree import cluster_tree
+
+ESTIMATORS = {
+    name: found
+    for name in dask_dpmeans.__all__
+    if inspect.isclass(found := getattr(dask_dpmeans, name)) and hasattr(found, "fit")
+}
+OPTIONS = [*WAYS_OUT, *OF_PRICES]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_estimator_has_an_option_or_says_why_not_and_what_to_do(name, option):
+    estimator = ESTIMATORS[name]
+    own = inspect.signature(estimator).parameters
+    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    if option in own:
+        assert getattr(estimator(**needed, **{option: "x"}), option) == "x"
+        return
+    told = rf"^{name} has no option {option}, (since .{{20,}}: |DPMeans alone has it).*"
+    for error in (InputError, TypeError):
+        with pytest.raises(error, match=told):
+            estimator(**needed, **{option: "x"})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'divergense'"):
+        estimator(**needed, divergense="x")
+
+
+COMMANDS = {each.command: name for name, each in METHODS.items() if each.command}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("option", ["divergence", "missing", "outlier_penalty", "discount"])
+def test_a_command_has_an_option_or_says_why_not_and_what_to_do(command, option, tmp_path):
+    flag = f"--{option.replace('_', '-')}"
+    words = [command, str(tmp_path / "no.npy"), str(tmp_path / "run.zarr"), f"{flag}=1"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    untaken = f"Error: {COMMANDS[command]} has no option {option}, "
+    assert (untaken in result.output) == (
+        option not in inspect.signature(ESTIMATORS[COMMANDS[command]]).parameters
+    ), result.output
+    result = CliRunner().invoke(main, [command, "a", "b", "--divergense=1"])
+    assert "No such option" in result.output
+
+
+def test_each_estimator_without_them_has_a_reason():
+    assert set(COSTS) == set(ESTIMATORS) - {"DPMeans"}
+    assert all(COSTS[name] for name in COSTS if name != "HDPMeans")
+
+
+# Trees
+
+FLAT = [name for name in NAMED if "discount" not in name]
+
+
+def at_means(model, rows):
+    """The model with its centers at the means of its rows; those with ties may have kept others."""
+    labels = np.asarray(model.labels_)
+    if isinstance(model.features_, Encoding):
+        values = model.features_(rows.X, Scratch())[: rows.n].copy()
+        clusters = [labels == c for c in range(model.n_clusters_)]
+        averages = [
+            rows.weights[each] @ values[each] / rows.weights[each].sum() for each in clusters
+        ]
+        model._set_averages(np.stack(averages))
+    return labels
+
+
+@settings(max_examples=8)
+@given(st.sampled_from(FLAT), seeds)
+def test_the_figures_of_a_tree_are_what_recomputing_gives(name, seed):
+    instance = NAMED[name].instance(seed, 16)
+    rows, divided = instance.rows, instance.price.penalty / 5
+    model = instance.model(penalty=divided, search=True, tol=0.0, random_state=0)
+    labels = at_means(model.fit(rows.X, sample_weight=rows.weights), rows)
+    tree = cluster_tree(model)
+    assert model.n_clusters_ == 1 or tree.levels[-1].n_clusters == 1
+    for level in tree.levels:
+        own = level.labels(labels)
+        clusters = [np.flatnonzero(own == c) for c in range(level.n_clusters)]
+        wanted = [rows.inertia(each) for each in clusters]
+        np.testing.assert_allclose(level.inertias, wanted, rtol=1e-9, atol=1e-9 * model.inertia_)
+        assert level.centers.shape == (level.n_clusters, model.cluster_centers_.shape[1])
+
+
+def test_a_tree_of_places_counts_squared_chords():
+    rng = np.random.default_rng(0)
+    towns = np.column_stack([rng.uniform(-60, 60, 6), rng.uniform(-150, 150, 6)])
+    places = np.repeat(towns, 20, axis=0) + rng.normal(size=(120, 2))
+    model = DPMeans(1e6, metric="haversine", search=True, tol=0.0, random_state=0).fit(places)
+    points = points_of(places)
+    levels = cluster_tree(model).levels
+    assert [levels[0].n_clusters > 1, levels[-1].n_clusters] == [True, 1]
+    for level in levels:
+        own = level.labels(model.labels_)
+        for c in range(level.n_clusters):
+            among = points[own == c]
+            length = np.linalg.norm(among.sum(axis=0))
+            wanted = 2 * EARTH_RADIUS * (EARTH_RADIUS * len(among) - length)
+            assert level.inertias[c] == pytest.approx(wanted, rel=1e-9)
+
+
+def points_of(places):
+    """Points on a sphere of the radius of the earth."""
+    lat, lon = np.radians(places).T
+    directions = np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)
+    return EARTH_RADIUS * np.stack(directions, axis=1)
+
+
+class Absolute(Divergence):
+    """Half the squared distance, as a value of a user."""
+
+    def costs(self, rows, centers, labels):
+        return ((rows - centers[labels]) ** 2).sum(axis=1) / 2
+
+
+def test_costs_of_a_user_make_a_tree_and_no_map():
+    rng = np.random.default_rng(0)
+    X = np.arange(4).repeat(10)[:, np.newaxis] * [[9.0, 1.0]] + rng.normal(size=(40, 2))
+    own = DPMeans(20.0, divergence=Absolute(), search=True, tol=0.0, random_state=0).fit(X)
+    plain = DPMeans(40.0, search=True, tol=0.0, random_state=0).fit(X)
+    with pytest.raises(InputError, match="this fit has other divergences"):
+        drawn_centers(own, "a map")
+    for one, other in zip(cluster_tree(own).levels, cluster_tree(plain).levels, strict=True):
+        np.testing.assert_allclose(2 * np.sort(one.inertias), np.sort(other.inertias))

@@ -24,7 +24,8 @@ from dask_dpmeans.sources.formats.csr_files import (
     open_mtx,
     open_npz,
 )
-from dask_dpmeans.sources.formats.cube import CubePath, CubeRows, open_cube
+from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
+from dask_dpmeans.sources.formats.cube_opening import open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows

@@ -9,6 +9,7 @@ import numcodecs
 import numpy as np
 import pytest
 import xarray
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
@@ -18,11 +19,19 @@ from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
-from dask_dpmeans.sources.formats.cube import PART_BYTES, CubePath, open_cube
+from dask_dpmeans.sources.formats import cube as cube_format
+from dask_dpmeans.sources.formats import cube_opening, cube_values
+from dask_dpmeans.sources.formats.cube import CubePath
+from dask_dpmeans.sources.formats.cube_opening import PART_BYTES, open_cube
 from dask_dpmeans.storage.location import Location
 
 HERE: Any = {"threads": 2, "memory_limit": 2**30}
 NAMES = ("time", "lat", "lon")
+SIZES = {
+    **dict.fromkeys(["RUN_BYTES", "PART_BYTES"], cube_opening),
+    **dict.fromkeys(["LEAST_LINE", "COPIED"], cube_values),
+    "LEAST_STRETCH": cube_format,
+}
 ENCODINGS: list[dict[str, Any]] = [
     {},
     {"dtype": "int16", "scale_factor": 0.01, "add_offset": 3.0, "_FillValue": -999},
@@ -80,6 +89,7 @@ def read(path: str, *names: Any) -> Any:
     version=st.sampled_from([2, 3]),
     packed=st.sampled_from(ENCODINGS),
     several=st.booleans(),
+    small=st.sets(st.sampled_from(sorted(SIZES))),
 )
 def test_the_rows_of_a_store_are_those_that_numpy_flattens(
     tmp_path_factory: pytest.TempPathFactory,
@@ -90,13 +100,14 @@ def test_the_rows_of_a_store_are_those_that_numpy_flattens(
     version: int,
     packed: dict[str, Any],
     several: bool,
+    small: set[str],
 ) -> None:
-    """For any order of dimensions, chunks, encoding and version."""
+    """For any order of dimensions, chunks, encoding and version, read and copied in any parts."""
     path = tmp_path_factory.mktemp("cube") / "cube.zarr"
     heights = tuple(map(min, chunks, sizes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.sources.formats.cube.RUN_BYTES", 64)
-        patch.setattr("dask_dpmeans.sources.formats.cube.PART_BYTES", 64)
+        for name in small:
+            patch.setattr(SIZES[name], name, 16)
         where = written(cube_of(sizes), path, heights, version, packed)
         samples, features = tuple(order[:n_samples]), tuple(order[n_samples:])
         with xarray.open_zarr(path, chunks=None, consolidated=version == 2) as cube:
@@ -113,6 +124,27 @@ def test_the_rows_of_a_store_are_those_that_numpy_flattens(
         found = read(where, samples, features, names)
     assert found.dtype == rows.dtype
     assert found.tobytes() == rows.tobytes()
+
+
+def test_values_are_the_same_if_the_codecs_write_into_the_box_themselves(tmp_path: Path) -> None:
+    """As other pipelines of codecs do; some chunks are not stored and have the fill value."""
+    array = zarr.create_array(
+        tmp_path / "a", shape=(7, 9), chunks=(3, 4), dtype=">i2", fill_value=5
+    )
+    array[1:4, 2:7] = np.arange(15).reshape(3, 5)
+    box = slice(1, 6), slice(2, 9)
+    kept = cube_values._stored(array, box)
+    assert kept.whole
+    assert len(kept.pieces) == 6
+    written = cube_values.Chunks(np.asarray(array[box]))
+    assert not written.whole
+    way = cube_values.SampleCopy((7,), [(0, 3), (4, 7)])
+    for found, least in ((kept, 1), (written, 1), (kept, 1000)):
+        rows = np.empty((6, 5), np.int16)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cube_values, "LEAST_LINE", least)
+            way.copy(cube_values.Box(found, (1, 0), 1), rows)
+        np.testing.assert_array_equal(rows, np.delete(array[box].T, 3, axis=0))
 
 
 @settings(deadline=None)
@@ -303,7 +335,7 @@ def test_a_pass_reads_each_stored_byte_once_but_for_the_borders_of_shards(
     """Where samples run across chunks and each pass reads: at most 1.1 times."""
     from zarr.storage import LocalStore  # noqa: PLC0415
 
-    monkeypatch.setattr("dask_dpmeans.sources.formats.cube.RUN_BYTES", 2**14)
+    monkeypatch.setattr("dask_dpmeans.sources.formats.cube_opening.RUN_BYTES", 2**14)
     made = cube_of((8, 240, 50), missing=0.2)[["sst"]]
     path = written(made, tmp_path / "cube.zarr", (3, 4, 20), 3, {})
     source = as_source(
@@ -352,7 +384,7 @@ def test_a_run_is_read_ahead_only_where_two_are_a_quarter_of_the_memory(
     made = xarray.Dataset({"sst": (NAMES, values)})
     path = written(made, tmp_path / "cube.zarr", (20, 10, 40), 3, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.sources.formats.cube.RUN_BYTES", 1)
+        patch.setattr("dask_dpmeans.sources.formats.cube_opening.RUN_BYTES", 1)
         found = as_source(CubePath(path, ("lat", "lon"), "time"), threads=1, memory_limit=memory)
     assert not found.resident
     assert [each.ahead for each in found.shards] == [ahead] * len(found.shards)

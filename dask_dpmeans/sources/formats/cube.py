@@ -7,7 +7,7 @@ are read in `Runs`, boxes of the grid that no stored chunk crosses.
 import math
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise, permutations
@@ -18,47 +18,30 @@ import zarr
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Scratch
-from dask_dpmeans.sources.cube_plan import (
-    Runs,
-    Starts,
-    box_within,
-    common_chunks,
-    grown,
-    joined,
-    slabs,
-)
-from dask_dpmeans.sources.formats.cube_dataset import (
-    NETCDF,
-    explained_cube,
-    loaded_xarray,
-    open_dataset,
-)
+from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
+from dask_dpmeans.sources.formats.cube_dataset import NETCDF
 from dask_dpmeans.sources.formats.cube_values import (
     LEAST_STRETCH,
+    Box,
     Part,
+    SampleCopy,
     Values,
     compressed,
-    copy_samples,
     known,
     open_values,
     parts_of,
     stretches,
 )
-from dask_dpmeans.sources.formats.ome import chosen_level
-from dask_dpmeans.sources.grids import VARIABLE, Dimensions, Grid
+from dask_dpmeans.sources.grids import Dimensions, Grid
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
-    from xarray import DataArray, Dataset
-
     from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 
-RUN_BYTES = 2**24
-"""Bytes of a run, about, if slabs are smaller; larger slabs are runs."""
-PART_BYTES = 2**22
-"""Bytes of the values that are decoded at a time, about, if chunks are smaller."""
+Where = tuple[slice | int, ...]
+"""A part of the features, of each of their dimensions; a number of one variable."""
 
 
 @dataclass(frozen=True)
@@ -216,14 +199,14 @@ class CubeRows:
         first, last = self.runs.bounds(run)
         parts, present = self._parts(run), None
         if expected < last - first:
-            part, values = next(parts)
-            present, parts = known(values, self.observed), chain([(part, values)], parts)
-            del values
+            looked = next(parts)
+            present, parts = self._known(run, [looked]), chain([looked], parts)
+            del looked
         samples = stretches(present, inside, last - first)
         width = self.shape[1] // len(list(self._feature_parts()))
         few = len(samples) * LEAST_STRETCH <= width * expected
         if present is None or (np.count_nonzero(present) == expected and few):
-            return self._copied(parts, samples, scratch), present
+            return self._copied(run, parts, samples, scratch), present
         rows, present = self._all_samples(run, parts, scratch)
         found = compressed(rows, present)
         if len(found) != expected:
@@ -235,7 +218,8 @@ class CubeRows:
 
     def _copied(
         self,
-        parts: Iterable[tuple[Part, Raw]],
+        run: int,
+        parts: Iterable[tuple[Where, Box]],
         samples: list[tuple[int, int]],
         scratch: Scratch,
         present: Raw | None = None,
@@ -244,51 +228,60 @@ class CubeRows:
 
         Note in `present`, (m,), if it is given, which samples are rows.
         """
-        n = sum(stop - start for start, stop in samples)
-        answer = scratch.array("samples", (n, *self.features.values()), self.dtype)
-        for part, values in parts:
-            copy_samples(values, answer[:, *part], samples)
+        way = SampleCopy(self._shape(run), samples)
+        answer = scratch.array("samples", (way.rows[-1], *self.features.values()), self.dtype)
+        for where, values in parts:
+            way.copy(values, answer[:, *where])
             if present is not None:
-                self._look(values, present)
+                self._look(values, present.reshape(way.shape))
             del values
-        return answer.reshape(n, -1)
+        return answer.reshape(way.rows[-1], -1)
 
     def _all_samples(
-        self, run: int, parts: Iterable[tuple[Part, Raw]], scratch: Scratch
+        self, run: int, parts: Iterable[tuple[Where, Box]], scratch: Scratch
     ) -> tuple[Raw, Raw]:
         """Return all samples of a run, (m, d), in `scratch`, and which are rows, (m,)."""
         start, stop = self.runs.bounds(run)
         present = np.full(stop - start, not self.observed)
-        return self._copied(parts, [(0, stop - start)], scratch, present), present
+        return self._copied(run, parts, [(0, stop - start)], scratch, present), present
 
-    def _look(self, values: Raw, present: Raw) -> None:
-        """Note which samples are rows, (m,), as far as some values, (m, ...), decide it."""
-        if self.gaps:
-            merge = np.logical_or if self.observed else np.logical_and
-            merge(present, known(values, self.observed), out=present)
-        elif self.observed:
-            present[:] = True
+    def _look(self, box: Box, present: Raw) -> None:
+        """Note which samples are rows, (*samples), as far as some values decide it."""
+        if not self.gaps:
+            if self.observed:
+                present[:] = True
+            return
+        merge = np.logical_or if self.observed else np.logical_and
+        for place, values in box.pieces():
+            some = present[place[: present.ndim]]
+            merge(some, known(values, present.ndim, self.observed), out=some)
+
+    def _known(self, run: int, parts: Iterable[tuple[Where, Box]]) -> Raw:
+        """Return which samples of a run are rows, (m,), as far as some values decide it."""
+        present = np.full(self._shape(run), not self.observed)
+        for _, values in parts:
+            self._look(values, present)
+            del values
+        return present.reshape(-1)
 
     def present(self, run: int) -> Raw:
         """Return which samples of a run are rows, (m,)."""
-        start, stop = self.runs.bounds(run)
-        present = np.full(stop - start, not self.observed)
-        for _, values in self._parts(run):
-            self._look(values, present)
-            del values
-        return present
+        return self._known(run, self._parts(run))
 
-    def _parts(self, run: int) -> Iterator[tuple[Part, Raw]]:
-        """Yield the values of all samples of a run, (m, *features), part by part."""
-        box = dict(zip(self.samples, self.runs.box(run), strict=True))
-        start, stop = self.runs.bounds(run)
-        order = (*self.samples, *(name for name in self.features if name != self.along))
+    def _shape(self, run: int) -> tuple[int, ...]:
+        """Return the shape of the samples of a run."""
+        return tuple(each.stop - each.start for each in self.runs.box(run))
+
+    def _parts(self, run: int) -> Iterator[tuple[Where, Box]]:
+        """Yield the values of all samples of a run, part by part of the features."""
+        samples = dict(zip(self.samples, self.runs.box(run), strict=True))
         for part in self._feature_parts():
-            named = dict(zip(self.features, part, strict=True))
-            number = 0 if self.along is None else named.pop(self.along).start
-            shape = stop - start, *(each.stop - each.start for each in part)
+            features, number = dict(zip(self.features, part, strict=True)), 0
+            if self.along is not None:
+                number = features.pop(self.along).start
+            where = tuple(features.get(name, number) for name in self.features)
             # No name holds the values: the caller frees them before the next are read.
-            yield part, self._values[number].box(box | named, order).reshape(shape)
+            yield where, self._values[number].box(samples, features)
 
     def _feature_parts(self) -> Iterator[Part]:
         """Yield the parts of the features, whole chunks and one variable each."""
@@ -377,107 +370,3 @@ class CountRows:
         """Return the number of rows of each run."""
         with checked_store.damage_of(cube.store_path):
             return [int(cube.present(run).sum()) for run in self.runs]
-
-
-def open_cube(
-    path: CubePath, place: Location, name: str, *, fill_missing: bool, observed: bool
-) -> CubeRows:
-    """Open a cube, whose rows are not counted yet."""
-    if not place.url.endswith(NETCDF):
-        with explained_cube(place):
-            place = chosen_level(place)
-    cube = open_dataset(place, None, fill_missing)
-    variables = _variables_of(cube, path, name)
-    along, template = _template(cube, variables, path)
-    grid = Grid.of(template, path.samples, path.features, name)
-    chunks = _chunks_of(cube, variables, along, template)
-    of_samples = tuple(chunks[dim] for dim in grid.samples)
-    runs = slabs(grid.shape, of_samples)
-    dtype = template.dtype
-    runs = joined(runs, RUN_BYTES // max(1, dtype.itemsize * grid.n_features))
-    of_features = [1 if dim == along else chunks[dim] for dim in grid.features]
-    most = PART_BYTES // (dtype.itemsize * runs.most_samples)
-    sizes = [1 if dim == along else size for dim, size in grid.features.items()]
-    heights = grown(sizes, of_features, most)
-    gaps = dtype.kind == "f"
-    return CubeRows(
-        place,
-        variables,
-        along,
-        tuple(grid.samples),
-        dict(grid.features),
-        of_samples,
-        heights,
-        runs,
-        runs.all_present(),
-        dtype,
-        gaps,
-        observed,
-        fill_missing,
-        not gaps,
-        n_rows=runs.n_samples,
-        grid=grid,
-    )
-
-
-def _named(given: Dimensions) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _variables_of(cube: "Dataset", path: CubePath, name: str) -> tuple[str, ...]:
-    """Return the variables to use: those named, or all that have the dimensions named."""
-    there = {str(each): values.dims for each, values in cube.data_vars.items()}
-    listed = ", ".join(f"{each} ({', '.join(map(str, dims))})" for each, dims in there.items())
-    chosen = _named(path.variables)
-    unknown = [each for each in chosen if each not in there]
-    if unknown:
-        raise InputError(f"variables names {unknown[0]!r}, {name} has {listed or 'none'}")
-    if not chosen:
-        wanted = {*_named(path.samples), *_named(path.features)} - {VARIABLE}
-        chosen = tuple(each for each, dims in there.items() if wanted <= set(dims))
-        if not chosen:
-            raise InputError(
-                f"no variable of {name} has the dimensions {', '.join(sorted(wanted))}: it has {listed or 'none'}"
-            )
-    if len({frozenset(there[each]) for each in chosen}) > 1:
-        raise InputError(
-            f"the variables of {name} have several dimensions, {listed}: name those to use in variables"
-        )
-    return chosen
-
-
-def _template(
-    cube: "Dataset", variables: tuple[str, ...], path: CubePath
-) -> "tuple[str | None, DataArray]":
-    """Return the dimension of the variables, if any, and the cube as one array, without values."""
-    xarray = loaded_xarray()
-    first = cube[variables[0]]
-    dtype = np.result_type(*(cube[each].dtype for each in variables))
-    names = {*_named(path.samples), *_named(path.features)}
-    single = len(variables) == 1 and VARIABLE not in names
-    dims, along = first.dims, None
-    coords: dict[Hashable, Any] = dict(cube[list(variables)].coords)
-    if not single:
-        dims, along = (VARIABLE, *first.dims), VARIABLE
-        coords[VARIABLE] = np.array(variables)
-    if along in _named(path.samples):
-        raise InputError("samples names 'variable': variables can be features alone")
-    sizes = [len(variables) if dim == along else cube.sizes[dim] for dim in dims]
-    empty = np.broadcast_to(np.zeros((), dtype), sizes)
-    name = first.name if single else None
-    return along, xarray.DataArray(empty, coords, dims, name, first.attrs if single else None)
-
-
-def _chunks_of(
-    cube: "Dataset", variables: tuple[str, ...], along: str | None, template: "DataArray"
-) -> dict[str, int]:
-    """Return the height of the chunks along each dimension, whole for all variables."""
-    dims = [dim for dim in template.dims if dim != along]
-    sizes = [cube.sizes[dim] for dim in dims]
-    several = []
-    for name in variables:
-        stored = cube[name].encoding.get("preferred_chunks") or {}
-        several.append([max(1, int(stored.get(dim, 1))) for dim in dims])
-    return dict(zip(map(str, dims), common_chunks(sizes, several), strict=True))

@@ -1,11 +1,16 @@
 """The values of a cube in the order of its store, and the way from them to rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from zarr.buffer.cpu import NDBuffer
 
 from dask_dpmeans.sources.formats.cube_dataset import is_plain, open_stored
 from dask_dpmeans.sources.row_array import Raw
@@ -19,8 +24,70 @@ COPIED = 2**16
 """Numbers that are turned into rows at a time: a part of 11 MB took 0.065 s as one, 0.036 s so."""
 LEAST_STRETCH = 2**10
 """Numbers of a stretch of samples that is copied by itself, on average; a copy has a cost too."""
+LEAST_LINE = 2**12
+"""Numbers of a line of samples of a stored chunk that is copied by itself, on average."""
 Part = tuple[slice, ...]
-"""A part of the features: of each of their dimensions."""
+"""A part of the features, or of the samples and the features: of each of their dimensions."""
+Piece = tuple[Part, Raw]
+"""Values, (*samples, *features), and their places in a box of the cube."""
+
+
+class Chunks(NDBuffer):
+    """Buffer that keeps the stored chunks that Zarr decodes instead of copying them.
+
+    Each copy, and each fresh page of memory for it, costs half as much as zstd does.
+    """
+
+    def __init__(self, box: Any) -> None:
+        super().__init__(box)
+        self.box: Raw = box
+        """The whole box, without the values of `pieces`."""
+        self.pieces: list[Piece] = []
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Keep a chunk, or the fill value of a chunk that is not stored."""
+        found = value.as_numpy_array() if isinstance(value, NDBuffer) else value
+        self.pieces.append((key, np.broadcast_to(found, self.box[key].shape)))
+
+    def assemble(self) -> None:
+        """Write the chunks into the box; other pipelines of codecs have done it themselves."""
+        for place, values in self.pieces:
+            self.box[place] = values
+        self.pieces.clear()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the box has been kept."""
+        return sum(values.size for _, values in self.pieces) == self.box.size
+
+
+@dataclass(frozen=True)
+class Box:
+    """Values of some samples and features, as they were read."""
+
+    chunks: Chunks
+    axes: tuple[int, ...]
+    """The dimensions of the samples, then of the features, among those of the variable."""
+    n_dims: int
+    """Number of dimensions of the samples."""
+
+    def pieces(self, n_stretches: int = 1) -> list[Piece]:
+        """Return the stored chunks, or one array if these are small.
+
+        Or if copies of so many stretches of samples would be small in each chunk.
+        """
+        whole = self.chunks.box.transpose(self.axes)
+        shape = whole.shape[: self.n_dims]
+        found = [
+            (tuple(place[axis] for axis in self.axes), values.transpose(self.axes))
+            for place, values in self.chunks.pieces
+        ]
+        n_copies = sum(math.prod(_lines_shape(place, shape)) for place, _ in found)
+        n_copies += n_stretches * len({str(place[self.n_dims :]) for place, _ in found})
+        if self.chunks.whole and n_copies * LEAST_LINE <= whole.size:
+            return found
+        self.chunks.assemble()
+        return [(tuple(slice(0, size) for size in whole.shape), whole)]
 
 
 @dataclass(frozen=True)
@@ -28,13 +95,14 @@ class Values:
     """The values of a variable."""
 
     dims: tuple[str, ...]
-    read: Callable[[tuple[slice, ...]], Raw]
+    read: Callable[[Part], Chunks]
     """Returns a box of the values, decoded."""
 
-    def box(self, box: dict[str, slice], order: Sequence[str]) -> Raw:
-        """Return a box of the values with the dimensions in another order."""
-        found = self.read(tuple(box[dim] for dim in self.dims))
-        return found.transpose([self.dims.index(dim) for dim in order])
+    def box(self, samples: Mapping[str, slice], features: Mapping[str, slice]) -> Box:
+        """Return the values of some samples and features."""
+        box = {**samples, **features}
+        chunks = self.read(tuple(box[dim] for dim in self.dims))
+        return Box(chunks, tuple(self.dims.index(dim) for dim in box), len(samples))
 
 
 def open_values(place: Location, names: Sequence[str], fill_missing: bool) -> list[Values]:
@@ -46,18 +114,26 @@ def open_values(place: Location, names: Sequence[str], fill_missing: bool) -> li
 def _values_of(variable: "Variable", array: "zarr.Array[Any] | None") -> Values:
     dims = tuple(map(str, variable.dims))
     if array is not None and is_plain(variable, array):
-        return Values(dims, lambda box: np.asarray(array[box]))
+        return Values(dims, partial(_stored, array))
     # A transpose before the values are read makes xarray index each number by itself.
-    return Values(dims, lambda box: np.asarray(variable[box].load().values))
+    return Values(dims, lambda box: Chunks(np.asarray(variable[box].load().values)))
 
 
-def known(values: Raw, observed: bool) -> Raw:
-    """Return which samples have all their values, or any of them by `observed`, (m,).
+def _stored(array: "zarr.Array[Any]", box: Part) -> Chunks:
+    """Return a box of an array, (...), as its stored chunks."""
+    shape = [part.stop - part.start for part in box]
+    chunks = Chunks(np.empty(shape, array.dtype))
+    array.get_basic_selection(box, out=chunks)
+    return chunks
 
-    `values` is (m, ...), in any order in memory.
+
+def known(values: Raw, n_dims: int, observed: bool) -> Raw:
+    """Return which samples have all their values, or any of them by `observed`, (*samples).
+
+    `values` is (*samples, *features), in any order in memory; samples have `n_dims` dimensions.
     """
     lacks = np.logical_and if observed else np.logical_or
-    features = tuple(range(1, values.ndim))
+    features = tuple(range(n_dims, values.ndim))
     return np.asarray(~lacks.reduce(np.isnan(values), axis=features))
 
 
@@ -80,16 +156,70 @@ def stretches(present: Raw | None, rows: slice, n_samples: int) -> list[tuple[in
     return [(a, b) for a, b in zip(starts.tolist(), stops.tolist(), strict=True) if a < b]
 
 
-def copy_samples(values: Raw, target: Raw, samples: list[tuple[int, int]]) -> None:
-    """Copy stretches of samples of (m, ...) values to (n, ...) rows, one after the other.
+@dataclass(frozen=True)
+class SampleCopy:
+    """The way of samples of a run to rows: those in some stretches, one after the other."""
 
-    Few at a time, so that the processor's cache holds them: the two have other orders in memory.
+    shape: tuple[int, ...]
+    """Shape of the samples of the run."""
+    samples: list[tuple[int, int]]
+    """The stretches, ascending."""
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The first row of each stretch, and the end."""
+        return [0, *accumulate(stop - start for start, stop in self.samples)]
+
+    def copy(self, box: Box, target: Raw) -> None:
+        """Copy values to (n, *features) rows."""
+        n_dims = len(self.shape)
+        for place, values in box.pieces(len(self.samples)):
+            part = target[:, *place[n_dims:]]
+            for outer, first in lines(place, self.shape):
+                line = values[outer].reshape(-1, *values.shape[n_dims:])
+                self._copy_line(line, first, part)
+
+    def _copy_line(self, line: Raw, first: int, target: Raw) -> None:
+        """Copy samples that follow each other, (m, *features), from the `first` on.
+
+        Few numbers at a time, so that the processor's cache holds them: the two have other orders
+        in memory.
+        """
+        step = max(1, COPIED * len(line) // max(1, line.size))
+        for start, stop, row in self._within(first, first + len(line)):
+            for a, b in pairwise([*range(start, stop, step), stop]):
+                target[row + a - start : row + b - start] = line[a - first : b - first]
+
+    def _within(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the parts of stretches in a line of samples, and the first row of each."""
+        number = bisect_right(self.samples, first, key=itemgetter(1))
+        while number < len(self.samples) and self.samples[number][0] < end:
+            start, stop = self.samples[number]
+            inside = max(start, first)
+            yield inside, min(stop, end), self.rows[number] + inside - start
+            number += 1
+
+
+def lines(place: Part, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the lines of a box of samples: those that follow each other in C order of the grid.
+
+    Each is a place of the box along its first dimensions, and the number of its first sample.
+
+    >>> list(lines((slice(1, 3), slice(2, 4)), (5, 10))), list(lines((slice(1, 3), slice(0, 10)), (5, 10)))
+    ([((0,), 12), ((1,), 22)], [((), 10)])
     """
-    step, row = max(1, COPIED * len(values) // max(1, values.size)), 0
-    for start, stop in samples:
-        for first, last in pairwise([*range(start, stop, step), stop]):
-            target[row : row + last - first] = values[first:last]
-            row += last - first
+    start = np.ravel_multi_index([part.start for part in place[: len(shape)]], shape)
+    for outer in np.ndindex(*_lines_shape(place, shape)):
+        offset = sum(n * math.prod(shape[axis + 1 :]) for axis, n in enumerate(outer))
+        yield outer, int(start) + offset
+
+
+def _lines_shape(place: Part, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of the dimensions of a box that lines do not go along."""
+    axis = len(shape) - 1
+    while axis > 0 and place[axis] == slice(0, shape[axis]):
+        axis -= 1
+    return tuple(part.stop - part.start for part in place[:axis])
 
 
 def compressed(rows: Raw, present: Raw) -> Raw:

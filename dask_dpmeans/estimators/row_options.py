@@ -12,7 +12,7 @@ COSTS = {
     "GibbsMixture": "its components are normal distributions of complete rows",
     "GraphCutDPMeans": "it clusters the nodes of a graph by their links",
     "HDPMeans": "",
-    "KernelDPMeans": "its distances are those of the kernel",
+    "KernelDPMeans": "the kernel gives its distances",
     "LinkageDPMeans": "it measures links of micro-clusters along straight lines",
     "OnlineDPMeans": SQUARED,
     "SpectralDPMeans": "it clusters rows of eigenvectors by squared distances",

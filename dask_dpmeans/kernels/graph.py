@@ -225,7 +225,7 @@ def links_of(block: Block) -> csr_array:
 
 
 def parts_of(graph: csr_array) -> Links:
-    """Return the arrays of a CSR array."""
+    """Return the arrays of a CSR array, (height, n)."""
     return graph.indptr, graph.indices, graph.data
 
 

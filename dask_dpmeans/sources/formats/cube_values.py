@@ -67,7 +67,7 @@ class Box:
 
     chunks: Chunks
     axes: tuple[int, ...]
-    """The dimensions of the samples, then of the features, among those of the variable."""
+    """Which dimensions of the variable are samples, in order, and then which are features."""
     n_dims: int
     """Number of dimensions of the samples."""
 

@@ -35,13 +35,15 @@ def _fill_costs(
     """
     d, k = columns.shape
     if constants.size:
-        distances[:] = constants
+        for c in range(k):
+            distances[c] = constants[c]
         for j in range(d - 1):
             value, slopes = np.float64(row[j]), columns[j]
             for c in range(k):
                 distances[c] += value * slopes[c]
     else:
-        distances[:] = 0.0
+        for c in range(k):
+            distances[c] = 0.0
         for j in range(d):
             value, middles = np.float64(row[j]), columns[j]
             for c in range(k):

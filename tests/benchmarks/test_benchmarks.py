@@ -505,7 +505,7 @@ def test_a_fit_that_takes_longer_than_the_limit_is_stopped(tmp_path: Path) -> No
         tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((200_000, 8), np.float32)
     )
     stopped = peers.outcome(
-        peers.kmeans_10, peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01
+        told_peers.kmeans_10, told_peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01
     )
     assert stopped == peers.Outcome(0.01)
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
 PARAMETERS = [each.name for each in fields(Method) if each.name != "seed"]
+NO_CUBES = (
+    "GibbsMixture takes no cubes, got one along {}: stack the samples' dimensions, as "
+    "X.stack(sample=['lat', 'lon']).transpose('sample', 'time').dropna('sample') does"
+)
 
 
 class GibbsMixture(ClustersMixin, BaseEstimator):
@@ -165,6 +169,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _rows(self, X: object) -> InMemoryRows:
         """Return the rows in memory, and draw the seed."""
+        if sources.is_cube(X) and len(getattr(X, "dims", ())) > 2:
+            raise InputError(NO_CUBES.format(", ".join(map(repr, getattr(X, "dims", ())))))
         rows = gather_rows(sources.as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
         return InMemoryRows(rows, None)

@@ -200,7 +200,9 @@ def open_cube(
             f"{type(data).__name__}: leave them out, or give it dimensions, as "
             "xarray.DataArray(X, dims=[...]) does"
         )
-    cube = _cube_of(*_as_array(data, samples, features), missing)
+    array = _as_array(data, samples, features)
+    Grid.of(*array).check_sizes("X")
+    cube = _cube_of(*array, missing)
     if cube.lazy and cube.rows is not cube.samples:
         cube = replace(cube, rows=_rows_lazily(cube.samples, _counts(cube.samples)))
     if cube.rows.shape[0] == 0:

@@ -73,6 +73,12 @@ class Grid:
             None if cube.name is None else str(cube.name),
         )
 
+    def check_sizes(self, what: str) -> None:
+        """Raise `InputError` if there is nothing along a dimension."""
+        empty = [dim for dim, size in {**self.samples, **self.features}.items() if not size]
+        if empty:
+            raise InputError(f"{what} has size 0 along {_quoted(empty)}: choose another part of it")
+
     @property
     def n_samples(self) -> int:
         """Number of samples, those without values included."""

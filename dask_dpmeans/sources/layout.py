@@ -19,7 +19,13 @@ from dask_dpmeans.kernels.block import Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.categories import Categories
-from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
+from dask_dpmeans.sources.cluster import (
+    READ_SHARE,
+    Resources,
+    cluster_resources,
+    current_client,
+    own_resources,
+)
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.cube_plan import rows_read, shard_floor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
@@ -51,8 +57,6 @@ RESIDENT_SHARE = 0.4
 """Largest share of the memory for rows that are kept there; larger input is read in each pass."""
 SHARD_SHARE = 0.1
 """Largest share of a thread's memory for one shard."""
-CHUNK_SHARE = 0.25
-"""Largest share of a thread's memory for the stored chunks of a run of rows."""
 BLOCK_COPIES = 16
 """Further bytes a number of a block: kernels hold its float64 copy and differences from a mean."""
 NO_ROWS = "Found array with 0 {}(s) (shape={}) while a minimum of 1 is required."
@@ -136,7 +140,9 @@ class Layout:
         """Whether a thread has memory for the next piece of rows while it works on one."""
         cube = isinstance(self.rows, CubeRows)
         height = self.rows.runs.most_samples if cube else read_rows(self.rows)
-        return 2 * height * self.row_bytes <= CHUNK_SHARE * self.resources.thread_memory
+        if cube:
+            return 2 * height * self.row_bytes <= self.resources.read_memory
+        return 2 * height * self.row_bytes <= READ_SHARE * self.resources.thread_memory
 
     @property
     def shard_bytes(self) -> int:
@@ -418,7 +424,7 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
         kind, arrays = rows.groups, {"data": rows}
     if isinstance(rows, CubeRows):
         _check_slab(rows, resources)
-    most = CHUNK_SHARE * resources.thread_memory
+    most = READ_SHARE * resources.thread_memory
     for name, array in arrays.items():
         height = min(int(array.chunks[0]), array.shape[0])
         size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
@@ -435,10 +441,12 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
 
 def _check_slab(cube: CubeRows, resources: Resources) -> None:
     """Refuse a cube if the samples that share stored chunks are too large for a thread's memory."""
-    most = int(CHUNK_SHARE * resources.thread_memory)
-    size = cube.slab_bytes
+    most, size = resources.read_memory, cube.slab_bytes
+    if resources.processes:
+        size = max(size, cube.run_bytes)
     if size > most:
-        raise InputError(cube.refusal(size, most, resources.thread_memory))
+        wanted = resources.thread_memory_for(size)
+        raise InputError(cube.refusal(size, most, resources.thread_memory, wanted))
 
 
 def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None:

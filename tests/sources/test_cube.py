@@ -1,6 +1,7 @@
 """Cubes in stores: the same rows as NumPy's, labels at their coordinates, each chunk read once."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from memory import peak_memory
 from dask_dpmeans import DPMeans, dry_run, fit, load, predict
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import as_source, layout
+from dask_dpmeans.sources.cluster import WORKER_BYTES, Resources
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
 from dask_dpmeans.sources.formats import cube as cube_format
 from dask_dpmeans.sources.formats import cube_opening, cube_values
@@ -327,6 +329,71 @@ def test_a_slab_beyond_the_memory_is_refused_with_ways_out(tmp_path: Path) -> No
         as_source(CubePath(path, ("lat", "lon"), "time"), threads=1, memory_limit=10**6)
     assert "{'lat': 7, 'lon': 4000}" in str(told.value)
     assert as_source(CubePath(path, ("lon", "lat"), "time"), threads=1, memory_limit=10**6)
+
+
+@given(
+    worker=st.integers(1, 10**10), threads=st.integers(1, 8), size=st.integers(0, 10**9),
+    processes=st.booleans(),
+)  # fmt: skip
+def test_a_thread_can_read_what_the_refusal_names_the_memory_for(
+    worker: int, threads: int, size: int, processes: bool
+) -> None:
+    """A quarter of its memory; of a worker process, its own memory and Dask's pause too."""
+    held = Resources(threads, worker, worker, max(1, worker // threads), processes)
+    thread = held.thread_memory_for(size) + 1
+    n = worker // held.thread_memory
+    enough = Resources(n, n * thread, n * thread, thread, processes)
+    assert size <= enough.read_memory <= thread / 4
+    assert not processes or n * enough.read_memory + WORKER_BYTES <= 0.8 * n * thread
+
+
+def test_a_slab_that_would_have_dask_pause_the_worker_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a worker stood still: 83 MB of rows in 600 MB."""
+    made = xarray.Dataset({"sst": (NAMES, np.zeros((2, 64, 4000), np.float32))})
+    path = CubePath(written(made, tmp_path / "cube.zarr", (2, 64, 10), 3, {}), ("lat", "lon"))
+    for memory, refused in ((502_559_999, True), (502_560_000, False), (400_000_000, True)):
+        held = Resources(1, memory, memory, memory, processes=True)
+        monkeypatch.setattr(layout, "own_resources", lambda *_, held=held: held)
+        if refused:
+            with pytest.raises(
+                InputError, match=r"2,048,000 bytes.*give a thread 502,560,000 bytes"
+            ):
+                as_source(path, threads=1)
+        else:
+            assert as_source(path, threads=1)
+
+
+@pytest.mark.parametrize("sizes", [(2, 0, 3), (0, 2, 3)])
+def test_a_cube_without_samples_or_features_is_refused(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    """In a store and in memory; the dimension is named."""
+    made = xarray.Dataset({"sst": (NAMES, np.zeros(sizes))})
+    made.to_zarr(tmp_path / "cube.zarr", zarr_format=3, consolidated=False)
+    match = f"has size 0 along '{NAMES[sizes.index(0)]}'"
+    with pytest.raises(InputError, match=match):
+        read(str(tmp_path / "cube.zarr"), ("lat", "lon"), "time")
+    with pytest.raises(InputError, match=match):
+        DPMeans(1.0).fit(made.sst, samples=("lat", "lon"))
+
+
+def test_a_coordinate_of_one_value_that_is_zero_is_not_in_the_store(tmp_path: Path) -> None:
+    """xarray writes no chunk of it; a lost chunk of more values is an error."""
+    made = cube_of((1, 4, 5), missing=0.0).assign_coords(run=0)
+    path = tmp_path / "cube.zarr"
+    made.to_zarr(path, zarr_format=3, consolidated=False)
+    assert not (path / "time/c").exists()
+    assert not (path / "run/c").exists()
+    names: dict[str, Any] = {"samples": ("lat", "lon"), "features": "time", "variables": "sst"}
+    fit(str(path), tmp_path / "run.zarr", DPMeans(4.0, random_state=0), **HERE, **names)
+    with xarray.open_zarr(tmp_path / "run.zarr") as found:
+        assert found.time.values == made.time.values
+        assert found.run == 0
+    shutil.rmtree(path / "lon/c")
+    with pytest.raises(CorruptStoreError, match=r"lon/c/0.*is missing"):
+        as_source(CubePath(str(path), **names), **HERE)
 
 
 def test_a_pass_reads_each_stored_byte_once_but_for_the_borders_of_shards(

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from dask_dpmeans import (
     DPMeans,
+    GibbsMixture,
     HDPMeans,
     KernelDPMeans,
     LinkageDPMeans,
@@ -424,3 +425,15 @@ def test_winds_of_a_reanalysis_are_at_their_places() -> None:
         distances = ((centers - there) ** 2).sum(("level", "variable", "month"))
         label = labels.sel(latitude=latitude, longitude=longitude).item()
         assert int(distances.values.argmin()) == label
+
+
+def test_a_mixture_takes_no_cube_but_its_stacked_samples() -> None:
+    """Which the error says how to make."""
+    cube = cube_of().isel(level=0)
+    with pytest.raises(InputError, match=r"no cubes, got one along 'lat', 'lon', 'time'") as told:
+        GibbsMixture(max_iter=2, random_state=0).fit(cube)
+    way = str(told.value).split("as X.")[1].removesuffix(" does")
+    assert way == "stack(sample=['lat', 'lon']).transpose('sample', 'time').dropna('sample')"
+    rows = cube.stack(sample=["lat", "lon"]).transpose("sample", "time").dropna("sample")
+    model = GibbsMixture(max_iter=2, random_state=0).fit(rows)
+    assert len(model.labels_) == len(rows)

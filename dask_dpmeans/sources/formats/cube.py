@@ -209,12 +209,18 @@ class CubeRows:
             return self._copied(run, parts, samples, scratch), present
         rows, present = self._all_samples(run, parts, scratch)
         found = compressed(rows, present)
-        if len(found) != expected:
+        self.check_rows(run, len(found))
+        return found[inside], present
+
+    def check_rows(self, run: int, found: int) -> None:
+        """Raise `CorruptStoreError` unless a run has as many rows as were counted."""
+        first, last = self.runs.bounds(run)
+        expected = int(self.starts[run - self.first + 1] - self.starts[run - self.first])
+        if found != expected:
             raise CorruptStoreError(
                 f"{self.store_path} has changed: samples {first:,} to {last:,} had {expected:,} "
-                f"rows, they have {len(found):,}"
+                f"rows, they have {found:,}"
             )
-        return found[inside], present
 
     def _copied(
         self,
@@ -325,19 +331,27 @@ class CubeRows:
         slab = slabs(self.runs.shape, self.sample_chunks)
         return slab.most_samples * self.shape[1] * self.dtype.itemsize
 
-    def refusal(self, size: int, most: int, memory: int) -> str:
-        """Return the message for a run of `size` bytes, of which a thread may have `most`."""
-        sample = self.shape[1] * self.dtype.itemsize
-        wanted = dict(zip(self.samples, box_within(self.runs.shape, most // sample), strict=True))
-        orders = [
-            f"samples in the order {','.join(order)}" for order in self._orders(most // sample)
-        ]
-        ways = [*orders[:1], f"rechunk it, as ds.chunk({wanted}).to_zarr('rechunked.zarr') does"]
-        ways.append(f"or give a thread {size * memory // most:,} bytes of memory")
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of the samples of the longest run."""
+        return self.runs.most_samples * self.shape[1] * self.dtype.itemsize
+
+    def refusal(self, size: int, most: int, memory: int, wanted: int) -> str:
+        """Return the message for a run of `size` bytes, of which a thread may have `most`.
+
+        Of its `memory`; of `wanted` bytes it could have the run.
+        """
+        most_samples = most // (self.shape[1] * self.dtype.itemsize)
+        orders = [f"samples in the order {','.join(each)}" for each in self._orders(most_samples)]
+        ways = [f"take {each}" for each in orders[:1]]
+        if most_samples:
+            chunks = dict(zip(self.samples, box_within(self.runs.shape, most_samples), strict=True))
+            ways.append(f"rechunk it, as ds.chunk({chunks}).to_zarr('rechunked.zarr') does")
+        ways.append(f"give a thread {wanted:,} bytes, with more memory or fewer threads")
         return (
             f"{self.store_path} is stored in chunks of which a row of them along the samples' last "
-            f"dimensions takes {size:,} bytes: more than {most:,}, a quarter of the {memory:,} bytes "
-            f"that a thread has; take {', '.join(ways)}".replace("; take rechunk", "; rechunk")
+            f"dimensions takes {size:,} bytes: more than {most:,}, what a thread may read at a time "
+            f"of its {memory:,} bytes; {', or '.join(ways)}"
         )
 
     def _orders(self, most_samples: int) -> Iterator[tuple[str, ...]]:

@@ -38,6 +38,7 @@ def open_cube(
     variables = _variables_of(cube, path, name)
     along, template = _template(cube, variables, path)
     grid = Grid.of(template, path.samples, path.features, name)
+    grid.check_sizes(name)
     chunks = _chunks_of(cube, variables, along, template)
     of_samples = tuple(chunks[dim] for dim in grid.samples)
     runs = slabs(grid.shape, of_samples)

@@ -209,7 +209,9 @@ class CheckedGroup(zarr.Group):
         if array.dtype.kind in "OT":  # text has any size; in a cube it is a coordinate
             check_codecs(array, name)
             return array
-        found = checked_array(array, name, fill_missing=self.fill_missing)
+        # A coordinate of one value that is 0, such as a first date, is not written by xarray.
+        filled = self.fill_missing or array.size == 1
+        found = checked_array(array, name, fill_missing=filled)
         return arrays.with_dimensions(found, self.dimensions) if self.dimensions else found
 
 

@@ -187,7 +187,7 @@ class PricedMicroClusters(PricedRows):
     def judge(
         self, middles: Float64Array, halves: Float64Array, margins: Float64Array
     ) -> Majorants:
-        """Return bounds of what each micro-cluster pays for the centers in a box."""
+        """Return bounds of what each micro-cluster, (m,), pays for the centers in a box."""
         extents, offsets = self.extents, self.offsets
         shifts, zeros = middles - extents.anchors, np.zeros(halves.shape)
         least, most = extents.range(offsets, shifts, halves)

@@ -288,7 +288,7 @@ def best_prices(pricing: Pricing, upper: float) -> PricesBound:
             bound, points, looked_at = pricing.proved(pairs // 2)
             best = max(best, bound, key=lambda each: each.value)
             pairs -= looked_at
-            if not len(points) or pricing.work <= 0:
+            if not len(points) or min(pairs, pricing.work) <= 0:
                 break
             pricing = pricing.repaired(points).settled(goal * upper)
     return best

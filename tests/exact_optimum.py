@@ -3,6 +3,8 @@
 from fractions import Fraction
 from itertools import combinations
 
+import numpy as np
+
 
 def exact_optimum(rows, weights, penalty):
     """Return the least squared error + penalty * k as a Fraction; rows of weight 0 are left out."""
@@ -31,3 +33,28 @@ def exact_optimum(rows, weights, penalty):
             part = (part - 1) & rest
         least[whole] = best
     return least[-1]
+
+
+def instance(seed):
+    """Return a few rows, their weights and a penalty: clouds, grids, copies, far off, in float32, huge or tiny."""
+    rng = np.random.default_rng(seed)
+    n, columns = int(rng.integers(1, 9)), int(rng.integers(1, 7))
+    rows = rng.normal(size=(n, columns)) + rng.choice([0, 4]) * rng.integers(0, 3, (n, 1))
+    kind = rng.integers(7)
+    if kind == 1:
+        rows = rng.integers(-2, 3, (n, columns)).astype(float)
+    elif kind == 2:
+        rows = rows[rng.integers(0, n, n)]
+    elif kind == 3:
+        rows += 1e6
+    elif kind == 4:
+        rows = (rows + rng.choice([0, 1e6])).astype(np.float32).astype(float)
+    elif kind == 5:
+        rows *= rng.choice([1e-120, 1e120])
+    elif kind == 6:
+        rows[0] += 1e4
+    weights = np.ones(n)
+    if rng.random() < 0.5:
+        weights = rng.choice([0.0, 0.25, 1.0, 3.0, 1e-6, 1e6], n)
+    spread = max(float(weights @ ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)), 1e-300)
+    return rows, weights, spread * 10 ** rng.uniform(-3, 0.5)

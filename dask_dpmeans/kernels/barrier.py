@@ -1,12 +1,14 @@
 """Central points of a linear program whose columns become known one after the other."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cho_solve_banded, cholesky_banded
 from scipy.sparse import csr_array, diags_array, vstack
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
 
 NEWTON_STEPS = 50
 CLOSE = 0.1
@@ -16,6 +18,58 @@ TO_THE_WALL = 0.95
 CORRECTIONS = 100
 INSIDE = 1e-10
 """Least slack of a point that Newton's method starts from, over `scale`."""
+NARROW = 0.3
+"""Width of the band of a matrix, over its side, up to which the rest is left out.
+
+With 3,200 entries and a band of 577, a factor took .03 instead of .5 seconds."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """An order of the m entries of a program, for equations with a symmetric matrix."""
+
+    ranks: IndexArray
+    """(m,), places of the entries in this order."""
+    width: int
+    """How far the entries of a column are from each other at most, in this order."""
+
+    @classmethod
+    def of(cls, columns: csr_array) -> "Band":
+        """Return an order for columns, (p, m): Cuthill & McKee 1969, reversed."""
+        pattern = csr_array((np.ones(columns.nnz), columns.indices, columns.indptr), columns.shape)
+        links = csr_array(pattern.T @ pattern).tocoo()
+        order = reverse_cuthill_mckee(links.tocsr(), symmetric_mode=True)
+        ranks = np.empty(len(order), np.intp)
+        ranks[order] = np.arange(len(order))
+        return cls(ranks, int(np.abs(ranks[links.row] - ranks[links.col]).max(initial=0)))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether entries outside of the band are left out."""
+        return self.width < NARROW * len(self.ranks)
+
+    @property
+    def work(self) -> float:
+        """Of a solution, about: products of two numbers."""
+        m = float(len(self.ranks))
+        return m * (self.width + 500.0) ** 2 if self.narrow else m**3
+
+    def solve(self, matrix: csr_array, diagonal: Float64Array, right: Float64Array) -> Float64Array:
+        """Return the solution of (matrix + diagonal) x = right, (m,); both are positive."""
+        if not self.narrow:
+            whole = matrix.toarray()
+            whole[np.diag_indices(len(right))] += diagonal
+            return np.asarray(cho_solve(cho_factor(whole, overwrite_a=True), right))
+        found = matrix.tocoo()
+        row, column = self.ranks[found.row], self.ranks[found.col]
+        lower = row >= column
+        bands = np.zeros((self.width + 1, len(right)))
+        bands[(row - column)[lower], column[lower]] = found.data[lower]
+        bands[0, self.ranks] += diagonal
+        given = np.empty_like(right)
+        given[self.ranks] = right
+        factor = cholesky_banded(bands, overwrite_ab=True, lower=True)
+        return np.asarray(cho_solve_banded((factor, True), given)[self.ranks])
 
 
 @dataclass(frozen=True)
@@ -82,8 +136,9 @@ class Program:
 
         This is Newton's method from x, inside of all constraints.
         """
+        band = self.band
         for _ in range(NEWTON_STEPS):
-            step, decrement = self._newton(x, barrier)
+            step, decrement = self._newton(x, barrier, band)
             if not np.isfinite(decrement):
                 break
             size = 1.0
@@ -98,14 +153,18 @@ class Program:
                 break
         return x
 
-    def _newton(self, x: Float64Array, barrier: float) -> tuple[Float64Array, float]:
+    @cached_property
+    def band(self) -> "Band":
+        """The order of the entries in which those of a column are near each other."""
+        return Band.of(self.columns)
+
+    def _newton(self, x: Float64Array, barrier: float, band: "Band") -> tuple[Float64Array, float]:
         """Return Newton's step and decrement."""
         slacks, above, below = self.slacks(x), self.high - x, x - self.low
         slope = self.gains / barrier - self.columns.T @ (1 / slacks) - 1 / above + 1 / below
-        curvature = (self.columns.T @ diags_array(slacks**-2) @ self.columns).toarray()
-        curvature[np.diag_indices(len(x))] += above**-2 + below**-2
+        curvature = csr_array(self.columns.T @ diags_array(slacks**-2) @ self.columns)
         try:
-            step: Float64Array = cho_solve(cho_factor(curvature, overwrite_a=True), slope)
+            step = band.solve(curvature, above**-2 + below**-2, slope)
         except (LinAlgError, ValueError):  # not positive definite to rounding, or not finite
             return slope, np.inf
         return step, float(np.sqrt(max(0.0, slope @ step)))

@@ -7,6 +7,7 @@ facility location problem with every point as a site; du Merle et al. 1999 for s
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,36 @@ class PricedRows:
                 squared += (points[some, column, np.newaxis] - self.rows[:, column]) ** 2
             yield some, self.prices - squared
 
+    @property
+    def near(self) -> float:
+        """Share of the greatest surplus by which its bound may be above it."""
+        return NEAR_ENOUGH
+
+    def paid(self) -> tuple[Float64Array, float]:
+        """Return what each row pays with its weight, (n,), and a lower bound of the sum."""
+        paid = self.weights * self.prices
+        return paid, fsum(paid) - 2 * EPSILON * fsum(np.abs(paid))
+
+    @property
+    def paying(self) -> "PricedRows":
+        """The rows that pay for a center at their place."""
+        return self[self.prices > 0]
+
+    def corners(self) -> tuple[Float64Array, Float64Array]:
+        """Return the corners of the box of all rows, (d,) each."""
+        return self.rows.min(axis=0), self.rows.max(axis=0)
+
+    def payments(
+        self, margins: Float64Array, points: Float64Array
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return what each row pays at each point, (p, n), and how fast it rises with its price."""
+        return np.maximum(margins, 0), (margins > 0).astype(np.float64)
+
     def surplus(self, points: Float64Array) -> Float64Array:
         """Return the surplus of centers at points, (p, d)."""
         found = np.empty(len(points))
         for some, margins in self.margins(points):
-            found[some] = np.maximum(margins, 0) @ self.weights
+            found[some] = self.payments(margins, points[some])[0] @ self.weights
         return found
 
     def ascend(self, points: Float64Array) -> Float64Array:
@@ -85,11 +111,47 @@ class PricedRows:
         Each of its at most n + 4 * DEEPEST + 8 d + 64 operations rounds a number of at most 8 times
         the weighted sum of root(price) * (root(price) + width of all rows).
         """
-        n, d = self.rows.shape
         reach = np.sqrt(np.maximum(self.prices, 0))
-        width = 2 * float(np.sqrt(d) * np.ptp(self.rows, axis=0).max())
+        width = 2 * float(np.sqrt(self.rows.shape[1]) * np.ptp(self.rows, axis=0).max())
+        return self._rounding(reach, width, 64)
+
+    def _rounding(self, reach: Float64Array, width: float, more: int) -> float:
+        n, d = self.rows.shape
         largest = float(self.weights @ (reach * (reach + width)))
-        return float(16 * EPSILON * (n + 4 * DEEPEST + 8 * d + 64) * largest)
+        return float(16 * EPSILON * (n + 4 * DEEPEST + 8 * d + more) * largest)
+
+    def judge(
+        self, middles: Float64Array, halves: Float64Array, margins: Float64Array
+    ) -> "Majorants":
+        """Return bounds of what each row pays for the centers in a box.
+
+        `middles` and `halves`, (n, d), are of the boxes, `margins`, (n,), are at the middles.  A row
+        that pays for some centers alone costs at most the chord of its margin over the box, which
+        is quadratic too.
+        """
+        reach = np.abs(self.rows - middles)
+        most = self.prices - (np.maximum(reach - halves, 0) ** 2).sum(axis=1)
+        least = self.prices - ((reach + halves) ** 2).sum(axis=1)
+        between = (most > 0) & (least < 0)
+        slopes = most / np.where(between, most - least, 1.0)
+        constants = -slopes * np.minimum(least, 0)
+        return Majorants(least >= 0, between, slopes, constants, np.maximum(margins, 0))
+
+
+@dataclass(frozen=True)
+class Majorants:
+    """Bounds of what rows pay for the centers in a box, linear in their margins."""
+
+    decided: BoolArray
+    """(n,), whether a row pays its margin for all centers."""
+    between: BoolArray
+    """(n,), whether it may pay for some and not for others."""
+    slopes: Float64Array
+    """(n,), >= 0."""
+    constants: Float64Array
+    """(n,): between, a row pays at most slope * margin + constant."""
+    values: Float64Array
+    """(n,), what a row pays for the middle, or a bound that gets no better in smaller boxes."""
 
 
 @dataclass(frozen=True)
@@ -170,31 +232,19 @@ class Boxes:
         )
 
     def judged(self, priced: PricedRows) -> tuple["Boxes", Float64Array]:
-        """Return the boxes with bounds, decided rows in their sums, and the surplus of the middles.
-
-        A row between both costs at most the chord of its surplus over the box, which is quadratic
-        too.
-        """
-        rows, weights, prices = (
-            priced.rows[self.rows],
-            priced.weights[self.rows],
-            priced.prices[self.rows],
+        """Return the boxes with bounds, decided rows in their sums, and the surplus of the middles."""
+        of_pairs = priced[self.rows]
+        offsets = of_pairs.rows - self.middles[self.boxes]
+        margins = of_pairs.prices - (offsets**2).sum(axis=1)
+        found = of_pairs.judge(self.middles[self.boxes], self.halves[self.boxes], margins)
+        decided, between, weights = found.decided, found.between, of_pairs.weights
+        everywhere = self._with(decided, weights, weights * margins, offsets)
+        chords = weights * found.slopes
+        upper = everywhere._with(
+            between, chords, chords * margins + weights * found.constants, offsets
         )
-        offsets = rows - self.middles[self.boxes]
-        reach, halves = np.abs(offsets), self.halves[self.boxes]
-        most = prices - (np.maximum(reach - halves, 0) ** 2).sum(axis=1)
-        least = prices - ((reach + halves) ** 2).sum(axis=1)
-        margins = prices - (offsets**2).sum(axis=1)
-        decided, between = least >= 0, (most > 0) & (least < 0)
-        everywhere = self._with(decided, weights, margins, offsets)
-        slopes = most[between] / (most[between] - least[between])
-        chords = weights.copy()
-        chords[between] *= slopes
-        upper = everywhere._with(between, chords, margins - np.minimum(least, 0), offsets)
         at_middles = everywhere.constants + total(
-            self.boxes[between],
-            weights[between] * np.maximum(margins[between], 0),
-            len(self.middles),
+            self.boxes[between], (weights * found.values)[between], len(self.middles)
         )
         kept = replace(
             everywhere, boxes=self.boxes[between], rows=self.rows[between], bounds=upper.greatest()
@@ -202,15 +252,15 @@ class Boxes:
         return kept, at_middles
 
     def _with(
-        self, which: BoolArray, weights: Float64Array, margins: Float64Array, offsets: Float64Array
+        self, which: BoolArray, weights: Float64Array, values: Float64Array, offsets: Float64Array
     ) -> "Boxes":
-        """Return the boxes with some rows added to their sums."""
+        """Return the boxes with some rows added to their sums; `values` are at the middles."""
         boxes, weights, offsets = self.boxes[which], weights[which], offsets[which]
         n_boxes, columns = self.linear.shape
         linear = [total(boxes, weights * offsets[:, j], n_boxes) for j in range(columns)]
         return replace(
             self,
-            constants=self.constants + total(boxes, weights * margins[which], n_boxes),
+            constants=self.constants + total(boxes, values[which], n_boxes),
             linear=self.linear + np.stack(linear, axis=1),
             weights=self.weights + total(boxes, weights, n_boxes),
         )
@@ -237,7 +287,7 @@ class Boxes:
 
 def whole_space(priced: PricedRows) -> Boxes:
     """Return the box of all rows: a center elsewhere has a lower surplus than its nearest point."""
-    low, high = priced.rows.min(axis=0), priced.rows.max(axis=0)
+    low, high = priced.corners()
     middle = low / 2 + high / 2
     half = np.maximum(high - middle, middle - low) * (1 + 2 * EPSILON)
     n, d = priced.rows.shape
@@ -260,7 +310,7 @@ def greatest_surplus(priced: PricedRows, enough: float, most_pairs: int) -> Grea
     Boxes in which no center can have more than `enough` are left.  After `most_pairs` pairs of
     boxes and rows the boxes that are left give the bound: still true, but not near.
     """
-    paying = priced[priced.prices > 0]
+    paying = priced.paying
     columns = priced.rows.shape[1]
     found: list[Float64Array] = []
     if not len(paying.rows):
@@ -271,7 +321,7 @@ def greatest_surplus(priced: PricedRows, enough: float, most_pairs: int) -> Grea
         pairs += len(boxes.rows) + len(boxes.middles)
         boxes, at_middles = boxes.judged(paying)
         found.append(boxes.middles[at_middles > enough])
-        bound = max(bound, float(at_middles.max()) * (1 + NEAR_ENOUGH))
+        bound = max(bound, float(at_middles.max()) * (1 + paying.near))
         left = boxes.keep(boxes.bounds > bound)
         if boxes.halvings == DEEPEST:
             bound = float(left.bounds.max(initial=bound))

@@ -7,9 +7,10 @@ counts (`methods.dpmeans.bounds`).
 import os
 import warnings
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -26,15 +27,20 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
-from dask_dpmeans.methods.dpmeans.row_prices import NOTHING
+from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
+from dask_dpmeans.methods.dpmeans.row_prices import MOST_AXES, NOTHING
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.selection.commands import sources as paths_of
 from dask_dpmeans.sources import RowSource, Stored, one_blas_thread
 from dask_dpmeans.storage import Result
 from dask_dpmeans.storage.location import AnyPlace, Location
+from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.run_store import RunStore
 
 MOST_NUMBERS = 2**27
 """Numbers, rows times columns, that are held in memory: 1 GB."""
+MANY_ROWS = 2**15
+"""More rows in few columns are known by their micro-clusters alone."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +82,18 @@ def lower_bound(
     Up to four columns, *prices of rows* are mostly within .1 % of the optimum: if each row pays a
     price such that no center anywhere gains more than the penalty, all rows together pay at most
     the optimum.  This is the dual of a linear program with a column for each possible cluster (du
-    Merle, Hansen, Jaumard & Mladenovic 1999); boxes of centers prove the prices.  Of more columns
-    the four main axes are taken.  Up to 1,500 rows of any number of columns, the *relaxation* of
+    Merle, Hansen, Jaumard & Mladenovic 1999); boxes of centers prove the prices.  More than 32,768
+    rows are read in two passes, and known by the moments of about as many micro-clusters, with an
+    upper bound of what their rows gain (Scarf 1958).  Of more columns the four main axes are
+    taken, of rows in memory.  Up to 1,500 rows of any number of columns, the *relaxation* of
     Peng & Wei (2007) with a price is solved for pieces of at most 300 rows each, with cuts and
     branching as in Piccialli, Sudoso & Wiegele (2022) and pieces as in Croella, Piccialli & Sudoso
     (2025).  The highest bound counts.  Many rows of many columns have only a low bound.  All bounds
     begin with a search from the fitted centers.
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
-    bound of its rows: a second call reads it.  A model has it in `lower_bound_`, `gap_` and
+    bound of its rows: a second call reads it.  If a call is stopped, the next one goes on after the
+    last whole pass.  A model has it in `lower_bound_`, `gap_` and
     `cluster_gaps_` until the next fit.
 
     Parameters
@@ -104,8 +113,8 @@ def lower_bound(
     Raises
     ------
     InputError
-        The model has another objective, its rows are not given, or they have more than 134,217,728
-        numbers: then give a sample of them, fitted at a penalty smaller in proportion.
+        The model has another objective, its rows are not given, or they have more than four columns
+        and 134,217,728 numbers: then give a sample of them, fitted at a penalty smaller in proportion.
 
     Examples
     --------
@@ -138,11 +147,31 @@ def lower_bound(
         seen.features_ = None
     given = rows_of(X, seen, sample_weight, **where)
     source = given if places is None else places.fit(given, 0).source
+    store = result.store if result is not None and _may_keep(result, given) else None
+    if store is not None:
+        source = replace(source, checkpoints=BoundCheckpoints(store))
     found = _bound_of(source, model._centers().values, penalty)
     model._set_bound(found.value, found.objective, found.cluster_gaps)
-    if result is not None and _may_keep(result, given):
-        result.store.write_bound(asdict(found))
+    if store is not None:
+        store.write_bound(asdict(found))
     return found
+
+
+@dataclass(frozen=True)
+class BoundCheckpoints:
+    """The passes of a bound that a finished run keeps until the bound is known."""
+
+    store: RunStore
+
+    def load(self, name: str) -> bytes | None:
+        """Return the checkpoint of this name; None if there is none."""
+        return self.store.steps.checkpoints().load(name)
+
+    def save(self, name: str, content: bytes) -> None:
+        """Write a checkpoint, if no other job is at work on the run."""
+        with only_job(self.store.location) as lock:
+            if self.store.finished():
+                self.store.steps.checkpoints(lock.holder).save(name, content)
 
 
 def _may_keep(result: Result, source: RowSource) -> bool:
@@ -154,14 +183,32 @@ def _may_keep(result: Result, source: RowSource) -> bool:
 def _bound_of(source: RowSource, centers: Float64Array, penalty: float) -> LowerBound:
     """Return the highest bound for some rows, and how far centers, (k, d), are above it."""
     n, d = source.plan.n_rows, centers.shape[1]
+    if n > MANY_ROWS and d <= MOST_AXES:
+        return _bound_of_many(source, centers, penalty)
     if n * d > MOST_NUMBERS:
         raise InputError(
-            f"X has {n:,} x {d:,} numbers, and a lower bound takes {MOST_NUMBERS:,} in memory at most: "
-            "give a sample of the rows, and a fit of it at a penalty smaller in proportion"
+            f"X has {n:,} x {d:,} numbers, and a lower bound takes {MOST_NUMBERS:,} in memory at most "
+            f"of more than {MOST_AXES} columns: give a sample of the rows, and a fit of it at a penalty "
+            "smaller in proportion"
         )
     gathered = source.fold(Gather(), name="gather")
     with one_blas_thread():
         return _highest(clusters_at(gathered.rows, gathered.weights, penalty, centers))
+
+
+def _bound_of_many(source: RowSource, centers: Float64Array, penalty: float) -> LowerBound:
+    """Return the bound by prices of micro-clusters, in two passes over the rows."""
+    fitted = fitted_micro(source, centers, penalty)
+    if fitted is None:
+        raise InputError("squared distances of X are not finite numbers: scale its columns")
+    micro = fitted.micro
+    with one_blas_thread():
+        better = _better(micro.rows, micro.weights, fitted.penalty, fitted.centers)
+        found = fitted.prices(better)
+    told = fitted.objective, len(centers)
+    if found.value <= penalty or found.paid is None:
+        return LowerBound(penalty, *told, "one cluster")
+    return LowerBound(found.value, *told, "prices of rows", fitted.cluster_gaps(found.paid))
 
 
 def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:
@@ -198,19 +245,21 @@ def _penalty(model: Any) -> float:
     return float(cast(LinearPrice, model.method().price).penalty)
 
 
-def _searched(fitted: Fitted) -> Fitted:
-    """Return the clusters after a search that begins with them: bounds are the nearer, the better it is."""
-    search = DPMeans(fitted.penalty, search=True, init=fitted.centers, random_state=0)
+def _better(
+    rows: Float64Array, weights: Float64Array, penalty: float, centers: Float64Array
+) -> Float64Array:
+    """Return the centers, (m, d), after a search that begins with them: bounds are nearer at those."""
+    search = DPMeans(penalty, search=True, init=centers, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # any clusters will do
-        centers = search.fit(fitted.rows, sample_weight=fitted.weights).cluster_centers_
-    return clusters_at(fitted.rows, fitted.weights, fitted.penalty, centers)
+        return np.asarray(search.fit(rows, sample_weight=weights).cluster_centers_)
 
 
 def _highest(fitted: Fitted) -> LowerBound:
     """Return the highest bound, and what it says of the fitted centers."""
     best, method = NOTHING, "none"
     if len(fitted.rows):
-        best, method = highest(_searched(fitted))
+        data = fitted.rows, fitted.weights, fitted.penalty
+        best, method = highest(clusters_at(*data, _better(*data, fitted.centers)))
     gaps = None if best.paid is None else fitted.cluster_gaps(best.paid)
     return LowerBound(float(best.value), fitted.objective, len(fitted.centers), method, gaps)

@@ -10,7 +10,8 @@ Layout::
       objective, inertia, ...       (step,)   the history
       digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
       steps/                        attributes: the request of the run, and a name that no other run has
-        searches/                   checkpoints of searches, by their digests, until the first step is committed
+        searches/                   checkpoints of searches, by their digests, until the first step is committed, and
+                                    passes of a lower bound until it is known
         bound/zarr.json             a lower bound of the objective, if one was asked for; attributes alone
         000007/state                all numbers of a state in a row, below 2**53 if they are integers; the attribute
                                     "layout" has the names, types and shapes
@@ -81,11 +82,12 @@ class RunStore(Output):
             return known | {"cluster_gaps": None if gaps is None else tuple(gaps)}
 
     def write_bound(self, fields: Mapping[str, Any]) -> None:
-        """Write the fields of a lower bound of the finished run, in one write."""
+        """Write the fields of a lower bound of the finished run, in one write; its passes are done."""
         with only_job(self.location):
             if self.finished():
                 said = {"format": FORMAT, **fields, "of": self._last_step()}
                 arrays.write_root(self / BOUND, {MARKER: said}, ())
+                self.steps.remove_checkpoints()
 
     def _last_step(self) -> list[Any]:
         """Return what tells the last step of the run from steps of runs before or after it."""

@@ -33,6 +33,7 @@ FILES = {
     "published/tsplib3038": 10,
     "published/image": 10,
     "vehicle": 4,
+    "published/liver": 20,
     "birch1": 100,
     "birch2": 100,
 }

@@ -29,9 +29,10 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.bounded import share_above
-from dask_dpmeans.methods.dpmeans import bounds
+from dask_dpmeans.methods.dpmeans import bounds, row_prices
 from dask_dpmeans.report import report
 from dask_dpmeans.selection import bounds as selection_bounds
+from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -104,6 +105,56 @@ def test_chunks_and_threads_do_not_show_in_any_bit():
         assert lower_bound(model, da.from_array(X, chunks=(sizes, -1)), threads=threads) == expected
 
     compare()
+
+
+def test_many_rows_are_known_by_micro_clusters_and_chunks_and_threads_do_not_show(monkeypatch):
+    X = blobs(400).astype(np.float32)
+    model = searched(X)
+    monkeypatch.setattr(row_prices, "GOALS", (1e-1, 1e-2))
+    in_memory = lower_bound(model, X)
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", 100)
+    monkeypatch.setattr(selection_bounds, "Gather", None)  # rows are not collected
+    expected = lower_bound(model, X)
+    assert expected.objective == pytest.approx(in_memory.objective, rel=1e-12)
+    assert expected.value <= expected.objective
+    assert expected.gap < in_memory.gap + 5e-3
+    gaps = np.array(expected.cluster_gaps)
+    assert gaps.sum() == pytest.approx(expected.objective - expected.value, rel=1e-4)
+
+    @settings(max_examples=3, deadline=None)
+    @given(chunkings(400), st.integers(1, 3))
+    def compare(sizes, threads):
+        assert lower_bound(model, da.from_array(X, chunks=(sizes, -1)), threads=threads) == expected
+
+    compare()
+
+
+def test_the_bound_of_a_run_that_was_stopped_goes_on_after_its_last_pass(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", 100)
+    monkeypatch.setattr(row_prices, "GOALS", (1e-1, 1e-2))
+    np.save("rows.npy", blobs())
+    fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0))
+    expected = lower_bound(load("run.zarr"), "rows.npy")
+    better = selection_bounds._better
+
+    def stopped(*data):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(selection_bounds, "_better", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        lower_bound("run.zarr")
+    monkeypatch.setattr(selection_bounds, "_better", better)
+    folds = []
+    fold = RowSource.fold
+    monkeypatch.setattr(
+        RowSource, "fold", lambda *given, **named: folds.append(named) or fold(*given, **named)
+    )
+    assert RunStore.at("run.zarr").steps.has_checkpoints()
+    assert lower_bound("run.zarr") == expected
+    assert not [each for each in folds if each.get("name") == "bound"]
+    assert not RunStore.at("run.zarr").steps.has_checkpoints()
+    assert lower_bound("run.zarr") == expected
 
 
 def test_a_run_has_the_bound_of_its_rows_weights_columns_and_scale(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ are the centers that rows of these prices would open.
 """
 
 from dataclasses import dataclass, replace
-from math import fsum
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -21,6 +20,7 @@ from scipy.spatial import KDTree
 from dask_dpmeans.kernels.barrier import Program
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.main_axes import MainAxes
+from dask_dpmeans.kernels.micro_surplus import Extents, MicroRows, PricedMicroClusters
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.surplus import EPSILON, PricedRows, greatest_surplus
 
@@ -86,10 +86,17 @@ class Payers:
     """(n,), squared distances to the nearest center."""
     cells: IndexArray
     """(n,), from 0."""
+    extents: Extents | None = None
+    """Of the micro-clusters whose means the rows are; None if they are rows."""
 
     def priced(self, offsets: Float64Array) -> PricedRows:
         """Return the rows with their prices."""
-        return PricedRows(self.rows, self.weights, self.nearest + offsets[self.cells])
+        paying = self.rows, self.weights, self.nearest + offsets[self.cells]
+        return (
+            PricedRows(*paying)
+            if self.extents is None
+            else PricedMicroClusters(*paying, self.extents)
+        )
 
     def columns(
         self, offsets: Float64Array, points: Float64Array, penalty: float
@@ -97,15 +104,17 @@ class Payers:
         """Return the column and the limit of the rows that pay at each point, (p, d), without repeats."""
         priced = self.priced(offsets)
         columns, limits, seen = [], [], set()
-        for _, margins in priced.margins(points):
-            for of_point in margins:
-                paying = np.flatnonzero(of_point > 0)
-                if paying.tobytes() in seen:
+        for some, margins in priced.margins(points):
+            for values, shares in zip(*priced.payments(margins, points[some]), strict=True):
+                paying = np.flatnonzero(shares > 0)
+                key = paying.tobytes() + shares[paying].tobytes()
+                if key in seen:
                     continue
-                seen.add(paying.tobytes())
-                weights, cells = self.weights[paying], self.cells[paying]
-                columns.append(csr_array(total(cells, weights, len(offsets))[np.newaxis]))
-                limits.append(penalty + float(weights @ (offsets[cells] - of_point[paying])))
+                seen.add(key)
+                cells, weights = self.cells[paying], self.weights[paying]
+                rises = weights * shares[paying]
+                columns.append(csr_array(total(cells, rises, len(offsets))[np.newaxis]))
+                limits.append(penalty + float(rises @ offsets[cells] - weights @ values[paying]))
         return vstack(columns, format="csr"), np.array(limits)
 
     def merged(self, most: int) -> "Payers":
@@ -165,7 +174,7 @@ class Pricing:
         """Return prices whose sum is about `goal` below the best ones for the known columns."""
         barrier = goal / self.program.constraints
         offsets = self.program.center(self.program.inside(self.offsets), barrier)
-        return replace(self, offsets=offsets, work=self.work - 10 * len(offsets) ** 3)
+        return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
 
     def settled(self, goal: float) -> "Pricing":
         """Return such prices after all columns that the starts lead to are known."""
@@ -183,7 +192,7 @@ class Pricing:
         points = np.unique(priced.ascend(points), axis=0)
         surplus = priced.surplus(points)
         best = np.argsort(-surplus, kind="stable")
-        return points[best[surplus[best] > self.penalty]]
+        return points[best[surplus[best] > self.penalty * (1 + priced.near)]]
 
     def repaired(self, points: Float64Array) -> "Pricing":
         """Return the search with the columns of all rows near points, (p, d), where rows would open."""
@@ -211,19 +220,22 @@ class Pricing:
         if not np.abs(priced.prices).max() < 1 / TINY:
             return NOTHING, self.starts[:0], 0
         found = greatest_surplus(priced, self.penalty, most_pairs)
-        paid = priced.weights * priced.prices
-        least = fsum(paid) - 2 * EPSILON * fsum(np.abs(paid))
+        paid, least = priced.paid()
         share = min(1.0, self.penalty / found.bound * (1 - EPSILON))
         bound = PricesBound(least * share * (1 - EPSILON), paid * share)
         return bound, found.points, found.pairs
 
 
 def first_pricing(
-    rows: Float64Array, weights: Float64Array, penalty: float, centers: Float64Array
+    rows: Float64Array,
+    weights: Float64Array,
+    penalty: float,
+    centers: Float64Array,
+    micro: MicroRows | None = None,
 ) -> Pricing:
     """Return prices between the squared distances to the nearest and to the second nearest center.
 
-    Rows are (n, d), weights (n,), centers (k, d).
+    Rows are (n, d), weights (n,), centers (k, d); `micro` if the rows are means of micro-clusters.
     """
     distances, labels = KDTree(centers).query(rows, k=[1, 2])
     nearest, second = (distances**2).T
@@ -238,11 +250,12 @@ def first_pricing(
     high = total(cells, weights * room, n_cells) / masses
     np.minimum.at(high, cells, penalty / weights - nearest)
     floor = np.full(n_cells, np.inf)
-    np.minimum.at(floor, cells, -nearest)
+    extents = None if micro is None else Extents.about(centers[labels], micro)
+    np.minimum.at(floor, cells, -nearest if extents is None else -extents.farthest())
     program = Program(
         masses, low, np.maximum(high, low / 2), csr_array((0, n_cells)), np.empty(0), penalty
     )
-    payers = Payers(rows, weights, nearest, cells)
+    payers = Payers(rows, weights, nearest, cells, extents)
     merged = payers.merged(SUMMARY)
     spread = np.linspace(0, len(merged.rows) - 1, min(STARTS, len(merged.rows))).astype(np.intp)
     some = merged.rows[np.argsort(merged.cells, kind="stable")[spread]]
@@ -272,10 +285,10 @@ def best_prices(pricing: Pricing, upper: float) -> PricesBound:
         for _ in range(REPAIRS):
             if goal == GOALS[0] and pricing.work > 0:
                 break
-            bound, points, looked_at = pricing.proved(pairs)
+            bound, points, looked_at = pricing.proved(pairs // 2)
             best = max(best, bound, key=lambda each: each.value)
             pairs -= looked_at
-            if not len(points) or pricing.work <= 0:
+            if not len(points) or min(pairs, pricing.work) <= 0:
                 break
             pricing = pricing.repaired(points).settled(goal * upper)
     return best

@@ -16,7 +16,7 @@ from dask_dpmeans.engine.plan import (
     block_height,
     merge_tree,
 )
-from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch, dense, takes_csr
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 
 
@@ -29,7 +29,8 @@ class InMemoryRows:
     """Rows as kernels see them, and their weights; one thread works on them."""
 
     rows: Rows
-    """(n, d), float32 or float64, C-contiguous."""
+    """(n, d), float32 or float64, C-contiguous; CSR rows are dense for kernels that do not take
+    them."""
     weights: Float64Array | None
     """(n,); None if every row weighs 1."""
     scale: Float64Array | None = None
@@ -63,13 +64,14 @@ class InMemoryRows:
         if blocks is None:
             blocks = range(self.plan.n_blocks)
         scratch = Scratch()
-        answers = (reduction.chunk(self._block(number, scratch)) for number in blocks)
+        csr = takes_csr(reduction)
+        answers = (reduction.chunk(self._block(number, scratch, csr)) for number in blocks)
         return merge_tree(answers, reduction.combine)
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
         """Run a kernel on every block; return the answers of the sink."""
-        scratch = Scratch()
-        blocks = (self._block(number, scratch) for number in range(self.plan.n_blocks))
+        scratch, csr = Scratch(), takes_csr(kernel)
+        blocks = (self._block(number, scratch, csr) for number in range(self.plan.n_blocks))
         return [sink(block.start, kernel(block)) for block in blocks]
 
     def run(
@@ -82,11 +84,11 @@ class InMemoryRows:
         """Return what `work` returns: passes over rows in memory are short."""
         return work()
 
-    def _block(self, number: int, scratch: Scratch) -> Block:
+    def _block(self, number: int, scratch: Scratch, csr: bool) -> Block:
         self.check()
         start = number * self.plan.block_rows
         part = slice(start, start + self.plan.block_rows)
-        weights = self.weights
+        rows, weights = self.rows[part], self.weights
         if weights is not None:
             weights = weights[part]
-        return Block(start, self.rows[part], weights, scratch)
+        return Block(start, rows if csr else dense(rows), weights, scratch)

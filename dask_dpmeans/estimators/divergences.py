@@ -19,7 +19,12 @@ from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, takes_csr
-from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
+from dask_dpmeans.kernels.bregman import (
+    CATEGORICAL,
+    COLUMN_DIVERGENCES,
+    MULTINOMIAL,
+    ColumnDivergence,
+)
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
@@ -297,9 +302,12 @@ def _refuse_flaw(flaw: Float64Array, layout: Layout, source: "RowSource") -> Non
         column, names = int(place), source.used_names
         shown = str(column) if names is None else repr(names[column])
         name, kind = layout.names[column], layout.kinds[column]
+        way = "mend it, or choose another divergence for the column"
+        if name == MULTINOMIAL and value == 0:
+            way = "a row without counts has no shares: remove it, as X[X.sum(axis=1) > 0] does"
         raise InputError(
             f"data has {value:g} at row {int(row)}, column {shown}, but {name!r} takes "
-            f"{numbers_of(name, kind)}: mend it, or choose another divergence for the column"
+            f"{numbers_of(name, kind)}: {way}"
         )
 
 

@@ -1,5 +1,6 @@
 """Sparse counts: a fit of CSR rows is the fit of the same rows made dense, at the cost of their values."""
 
+from types import SimpleNamespace
 from unittest import mock
 
 import dask.array as da
@@ -12,9 +13,11 @@ from memory import peak_memory
 from scipy.sparse import csc_array, csr_array
 from sklearn.metrics import adjusted_rand_score
 
-from dask_dpmeans import DPMeans, InputError, fit, load, predict
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
 from dask_dpmeans.kernels.block import Scratch, dense
 from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.methods.dpmeans import chooser, outlier_share
+from dask_dpmeans.methods.dpmeans.outlier_share import costs_of
 from dask_dpmeans.sources import layout
 
 encode_rows = Encoding.__call__
@@ -266,6 +269,48 @@ def predict_lazily(model, rows):
         lambda numbers: rows[numbers[:, 0]], meta=csr_array((0, 1)), chunks=(300, rows.shape[1])
     )
     model.predict(lazy).compute(scheduler="synchronous")
+
+
+@pytest.mark.parametrize("name", PRICES)
+def test_a_share_of_outliers_is_found_on_csr_rows_as_on_dense_ones(name, monkeypatch):
+    rows, kinds = drawn(name, 3, n=60), []
+
+    def note(drawn_rows, centers):
+        kinds.append(type(drawn_rows.rows))
+        return costs_of(drawn_rows, centers)
+
+    monkeypatch.setattr(outlier_share, "costs_of", note)
+    shared = {"divergence": name, "outlier_share": 0.1, "effort": "quick", "random_state": 0}
+    found, wanted = (
+        DPMeans(5 * PRICES[name], search=True, **shared).fit(each)
+        for each in (with_explicit_zeros(rows), rows)
+    )
+    assert set(kinds) == {csr_array, np.ndarray}
+    assert wanted.outlier_weight_ > 0
+    assert found.outlier_penalty_ == pytest.approx(wanted.outlier_penalty_, rel=1e-6)
+    assert found.objective_ == pytest.approx(wanted.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_choice_that_does_not_fit_in_memory_is_refused(monkeypatch, counts):
+    rows = csr_array(drawn("poisson", 0, n=40))
+    model = DPMeans(divergence="poisson" if counts else "squared", random_state=0)
+    monkeypatch.setattr(chooser, "NUMBER_COPIES", 10**12)
+    with pytest.raises(InputError, match=r"'auto' compares .* GiB that are free: give the penalty"):
+        model.fit(rows)
+    shared = HDPMeans(divergence="poisson")
+    with pytest.raises(InputError, match=r"40 dense rows of \d+ columns, which takes about"):
+        shared.fit(rows, groups=np.arange(40) % 2)
+
+
+def test_the_memory_of_a_choice_is_asked_of_wide_rows_alone():
+    summary = SimpleNamespace(sums=np.zeros(30_000))
+    source = SimpleNamespace(plan=SimpleNamespace(n_rows=200_000), summary=summary, room=2**34)
+    with pytest.raises(InputError, match="6,144 dense rows of 30,000 columns"):
+        chooser.check_room(source)
+    source.summary.sums = source.summary.sums[:1_000]
+    source.room = 0
+    chooser.check_room(source)
 
 
 def test_no_block_of_counts_is_made_dense():

@@ -19,7 +19,13 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice
-from dask_dpmeans.methods.dpmeans.chooser import SUMMARY_ROWS, ChoiceParameters, Chosen, choose_from
+from dask_dpmeans.methods.dpmeans.chooser import (
+    SUMMARY_ROWS,
+    ChoiceParameters,
+    Chosen,
+    check_room,
+    choose_from,
+)
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of, outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.dpmeans.search_state import State
@@ -60,6 +66,7 @@ class AutoPenalty:
 
         Fits of halves run at the same time if there are workers or threads.
         """
+        check_room(source)
         rows, whole = summary_of(source, SUMMARY_ROWS, seed)
         divergence = self.method.divergence
         parameters = ChoiceParameters(seed, divergence.spherical, divergence.length)

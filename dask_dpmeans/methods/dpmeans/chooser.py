@@ -19,12 +19,13 @@ from scipy.special import ndtri, stdtr
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
 from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
 
@@ -59,6 +60,11 @@ MOST_DRAWN = 2**53
 """Weights from here on are not divided among halves."""
 MOST_ALTERNATIVES = 5
 """Numbers of clusters in `Choice.alternatives`."""
+NUMBER_COPIES = 7
+"""Copies of the summary, and of the centers of all numbers of clusters, that a choice holds at once.
+200 rows of 20,000 columns took 1.2 GB, 7.2 times their numbers."""
+NO_QUESTION = 2**32
+"""Bytes that a choice may take without a look at the memory that is there."""
 Figures = tuple[float, float]
 """The logarithm of what clusters leave, of the error or of the links, and the best score."""
 Halves = tuple[Float64Array, ...]
@@ -87,11 +93,40 @@ def choose(
     halves run at the same time if there are workers or threads.  `flat` maps the summary, (n, d), to
     rows whose squared distances are about their costs, (n, m).
     """
+    check_room(source)
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
     if flat is not None:
         rows = InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)
     chosen = choose_from(source, rows, ChoiceParameters(seed, spherical=False))
     return replace(chosen, passes=1 if whole else 3)
+
+
+def check_room(source: Source) -> None:
+    """Refuse rows of so many columns that a choice from their summary does not fit in memory.
+
+    Raises
+    ------
+    InputError
+        The summary is dense, and the centers of each number of clusters that is tried are, too.
+    """
+    n, d = source.plan.n_rows, len(source.summary.sums)
+    rows = n if n <= 2 * SUMMARY_ROWS else SUMMARY_ROWS
+    size = choice_bytes(rows, d)
+    room = getattr(source, "room", math.inf)  # of rows in memory for a job, nothing is known
+    if size > max(room, NO_QUESTION):
+        raise InputError(
+            f"the penalty {AUTO!r} compares clusterings of {rows:,} dense rows of {d:,} columns, which "
+            f"takes about {size / 2**30:,.0f} GiB, more than the {room / 2**30:,.0f} GiB that are free: "
+            "give the penalty as a number, or fewer columns, such as those that vary most"
+        )
+
+
+def choice_bytes(rows: int, d: int) -> int:
+    """Return about how many bytes a choice from a summary of so many rows of d columns takes."""
+    most = max(
+        FEWEST_TRIED, CLUSTERS_BY_ROOT * math.isqrt(rows), min(rows // ROWS_A_CLUSTER, MOST_BY_ROWS)
+    )
+    return 8 * d * NUMBER_COPIES * (3 * rows + most * (most + 1) // 2)
 
 
 def choose_from(source: Source, rows: InMemoryRows, parameters: "ChoiceParameters") -> Chosen:

@@ -8,8 +8,10 @@ block and place in it alone: the chunking does not show.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import Round
@@ -34,9 +36,21 @@ class Drawn(Records):
     """Drawn rows, in row order."""
 
     rows: Rows
-    """(m, d)."""
+    """(m, d); CSR rows if they were drawn so."""
     weights: Float64Array
     """(m,), weights over probabilities."""
+
+    def then(self, other: "Drawn") -> "Drawn":
+        """Return these rows, followed by others."""
+        if not issparse(self.rows):
+            return super().then(other)
+        rows: Any = vstack([self.rows, other.rows], format="csr")
+        return Drawn(rows, np.concatenate([self.weights, other.weights]))
+
+    def in_memory(self, scale: Float64Array | None) -> InMemoryRows:
+        """Return the rows as a source; `scale`, (d,), divided the columns before, if any."""
+        rows = self.rows if issparse(self.rows) else np.ascontiguousarray(self.rows)
+        return InMemoryRows(rows, self.weights, scale)
 
 
 @dataclass(frozen=True)
@@ -45,11 +59,13 @@ class Uniform(ConcatenatedAnswers):
 
     probability: float
     seed: int
+    takes_csr: bool = False
+    """Whether CSR rows stay so."""
 
     def chunk(self, block: Block) -> Drawn:
         """Return the drawn rows of one block."""
         random = stream(self.seed, Stream.CORESET_SAMPLE, block.start)
-        return _draw(block, np.full(len(block.rows), self.probability), random)
+        return _draw(block, np.full(block.rows.shape[0], self.probability), random)
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,7 @@ class Sensitivity:
         drawn = source.fold(self.draw(size), name="draw")
         if not len(drawn.rows):
             drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))
-        return InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
+        return drawn.in_memory(source.scale)
 
     def draw(self, size: int) -> BySensitivity:
         """Return the draw of about `size` rows.

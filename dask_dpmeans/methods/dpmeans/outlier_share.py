@@ -40,10 +40,11 @@ def outlier_penalty_for(method: "Method", source: Source) -> tuple[float, int]:
     """
     share, n = method.outlier_share, source.plan.n_rows
     assert share is not None
-    drawn = source.fold(Uniform(min(1.0, SHARE_ROWS / n), method.seed), name="sample")
-    if not len(drawn.rows):
+    draw = Uniform(min(1.0, SHARE_ROWS / n), method.seed, takes_csr=True)
+    drawn = source.fold(draw, name="sample")
+    if not len(drawn.weights):
         return math.inf, n
-    rows = InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
+    rows = drawn.in_memory(source.scale)
     first, total = Restart(_alone(method, math.inf), tries=0)(rows), float(drawn.weights.sum())
     bracket, end, best, closest = Bracket(), first, math.inf, math.inf
     for _ in range(ROUNDS):

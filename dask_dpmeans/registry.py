@@ -89,6 +89,12 @@ def sample_clusters_of(model: object) -> "ClusterSample | None":
     return entry.spec.cluster_sample(model)
 
 
+def has_bound(model: object) -> bool:
+    """Return whether lower bounds of the objective of an estimator are known."""
+    entry = METHODS.get(type(model).__name__)
+    return entry is not None and entry.spec.has_bound
+
+
 def spec_of_run(manifest: "Manifest", path: str) -> "MethodSpec":
     """Return the spec of the estimator that the run at a path was made by.
 

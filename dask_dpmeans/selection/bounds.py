@@ -29,7 +29,7 @@ from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
 from dask_dpmeans.methods.dpmeans.row_prices import MOST_AXES, NOTHING
-from dask_dpmeans.registry import spec_of
+from dask_dpmeans.registry import has_bound
 from dask_dpmeans.selection.commands import sources as paths_of
 from dask_dpmeans.sources import RowSource, Stored, one_blas_thread
 from dask_dpmeans.storage import Result
@@ -227,7 +227,7 @@ def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 def _penalty(model: Any) -> float:
     """Return the price of a cluster; refuse models with another objective."""
-    if not spec_of(model).has_bound:
+    if not has_bound(model):
         raise InputError(
             f"a lower bound is known for the objective of DPMeans, got {type(model).__name__}: "
             "other objectives have none yet"

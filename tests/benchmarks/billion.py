@@ -168,7 +168,7 @@ def uncovered(spans: list[tuple[float, float]], start: float, stop: float) -> fl
     """Seconds from `start` to `stop` that no span covers.
 
     >>> uncovered([(1, 3), (2, 4), (6, 7)], 0, 10)
-    6
+    6.0
     """
     left, reached = 0.0, start
     for begin, end in sorted(spans):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.safety.checked_store import damage_of
 from dask_dpmeans.storage.arrays import Digests, Writer
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ class PlaceLabels:
             if len(found) == len(part):
                 part[:] = found
             else:  # only then is the cube read again
-                part[cube.present(run)] = found
+                with damage_of(cube.store_path):
+                    present = cube.present(run)
+                cube.check_rows(run, int(present.sum()))
+                part[present] = found
         return Writer((self.label_map,))(self.start, (answer,))
 
 

@@ -45,6 +45,15 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).uniform(0, 10, (500, 2))
 
 
+def write_cube(place: Path) -> None:
+    """The rows as a cube, (band, y, x), of which some pixels are NaN."""
+    values = rows().T.reshape(2, 20, 25)
+    values[0, ::3, ::4] = np.nan
+    zarr.create_group(place).create_array(
+        "image", data=values, chunks=(1, 6, 10), dimension_names=("band", "y", "x")
+    )
+
+
 @dataclass(frozen=True)
 class Job:
     """Something that writes an output."""
@@ -58,6 +67,13 @@ class Job:
 
 def write_run(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
     fit(str(inputs / "rows.zarr"), out, DPMeans(penalty, random_state=0), threads=1, **how)
+
+
+def write_labels_of_a_cube(
+    inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0
+) -> None:
+    names: Any = {"samples": ("y", "x"), "features": "band"}
+    fit(str(inputs / "cube"), out, DPMeans(penalty, random_state=0), threads=1, **names, **how)
 
 
 def write_predictions(inputs: Path, out: Path, how: Mapping[str, bool], shift: float = 0.0) -> None:
@@ -97,6 +113,11 @@ def write_model(inputs: Path, out: Path, how: Mapping[str, bool]) -> None:
 
 JOBS = {
     "fit": Job(write_run, lambda inputs, out: write_run(inputs, out, {}, 20.0), resumable=True),
+    "fit of a cube": Job(
+        write_labels_of_a_cube,
+        lambda inputs, out: write_labels_of_a_cube(inputs, out, {}, 20.0),
+        resumable=True,
+    ),
     "predict": Job(write_predictions, lambda inputs, out: write_predictions(inputs, out, {}, 1.0)),
     "path": Job(write_a_path, lambda inputs, out: write_a_path(inputs, out, {}, 5.0)),
     "path with a checkpoint": Job(
@@ -247,6 +268,7 @@ def try_kills(
     with tempfile.TemporaryDirectory() as name:
         trials = Trials(Path(os.path.realpath(name)), Counter(), [])
         zarr.create_array(trials.folder / "rows.zarr", data=rows(), chunks=(100, 2))
+        write_cube(trials.folder / "cube")
         fit(
             str(trials.folder / "rows.zarr"),
             trials.folder / "run.zarr",

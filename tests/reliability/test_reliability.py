@@ -32,7 +32,10 @@ def test_damage_is_an_error_or_changes_nothing():
 def test_what_a_killed_job_left_is_ours_and_the_next_goes_on():
     tried, wrong = try_kills(every=120)
     assert not wrong
-    assert all(tried[f"{job} --force"] for job in ("fit", "predict", "path", "tree", "synth"))
+    assert all(
+        tried[f"{job} --force"]
+        for job in ("fit", "fit of a cube", "predict", "path", "tree", "synth")
+    )
     assert all(tried[f"{job} with a checkpoint"] for job in ("path", "penalty"))
 
 

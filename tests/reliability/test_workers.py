@@ -9,6 +9,7 @@ import pytest
 import zarr
 from strategies import Nested
 
+from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources import as_source, connect
 
@@ -45,6 +46,38 @@ def test_a_task_that_ends_each_worker_is_named_with_rows_and_memory(tmp_path, pa
         assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(
             Nested()
         )
+
+
+def test_a_worker_that_is_killed_in_a_fit_of_a_cube_leaves_the_same_bytes(tmp_path):
+    """In each of the first steps one of two; each pass reads the cube."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 40, (3, 64, 50)).astype(float)
+    values[0, ::3, ::4] = np.nan
+    zarr.create_group(tmp_path / "cube").create_array(
+        "image", data=values, chunks=(1, 6, 10), dimension_names=("band", "y", "x")
+    )
+    names = {"samples": ("y", "x"), "features": "band"}
+    given = str(tmp_path / "cube")
+    whole = fit(given, tmp_path / "whole", DPMeans(300.0, random_state=0), threads=1, **names)
+    killed = []
+
+    def kill(*_):
+        if len(killed) < 2:
+            killed.append(min(client.run(os.getpid).values()))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        connect(None, 2, 1, "1GB", 60) as client,
+    ):
+        method = DPMeans(300.0, random_state=0)
+        found = fit(given, tmp_path / "run", method, client=client, on_step=kill, **names)
+    assert len(killed) == 2
+    assert found.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
+    assert np.asarray(found.labels_).tobytes() == np.asarray(whole.labels_).tobytes()
+    maps = [zarr.open_array(tmp_path / name / "label_map")[:] for name in ("whole", "run")]
+    assert (maps[0] == -1).sum() == np.isnan(values[0]).sum()
+    np.testing.assert_array_equal(*maps)
 
 
 def test_a_pass_without_a_worker_waits_for_a_while_and_no_longer(tmp_path, path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.formats import cube_dataset
 
 xr = pytest.importorskip("xarray")
@@ -71,6 +71,28 @@ def test_dates_of_other_calendars_stay_numbers_with_their_calendar(engine, tmp_p
         assert opened.cluster_centers.time.values.tolist() == [58.0, 59.0, 60.0, 61.0]
         assert opened.time.attrs["units"] == days["units"]
         assert opened.time.attrs["calendar"] == "360_day"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_that_changes_between_passes_is_refused(engine, tmp_path):
+    """A place of it is a gap, that was a row."""
+    pytest.importorskip(engine)
+    path, cube = str(tmp_path / "cube.nc"), made()
+    cube.to_netcdf(path, engine=engine, format=ENGINES[engine])
+    names = {"samples": ("lat", "lon"), "features": "time", "variables": "sst"}
+    seen = []
+
+    def change(step, *_):
+        seen.append(step)
+        later = cube.copy(deep=True)
+        later["sst"][:, 0, 0] = np.nan
+        (tmp_path / "cube.nc").unlink()
+        later.to_netcdf(path, engine=engine, format=ENGINES[engine])
+
+    options = {"threads": 1, "memory_limit": 2000, "on_step": change}
+    with pytest.raises(CorruptStoreError, match=r"cube\.nc has changed: samples 0 to"):
+        fit(path, str(tmp_path / "run.zarr"), DPMeans(9.0), **names, **options)
+    assert seen
 
 
 @pytest.mark.parametrize("kept", [100, 3000])

@@ -209,12 +209,18 @@ class CubeRows:
             return self._copied(run, parts, samples, scratch), present
         rows, present = self._all_samples(run, parts, scratch)
         found = compressed(rows, present)
-        if len(found) != expected:
+        self.check_rows(run, len(found))
+        return found[inside], present
+
+    def check_rows(self, run: int, found: int) -> None:
+        """Raise `CorruptStoreError` unless a run has as many rows as were counted."""
+        first, last = self.runs.bounds(run)
+        expected = int(self.starts[run - self.first + 1] - self.starts[run - self.first])
+        if found != expected:
             raise CorruptStoreError(
                 f"{self.store_path} has changed: samples {first:,} to {last:,} had {expected:,} "
-                f"rows, they have {len(found):,}"
+                f"rows, they have {found:,}"
             )
-        return found[inside], present
 
     def _copied(
         self,

@@ -63,7 +63,7 @@ MOST_ALTERNATIVES = 5
 NUMBER_COPIES = 7
 """Copies of the summary, and of the centers of all numbers of clusters, that a choice holds at once.
 200 rows of 20,000 columns took 1.2 GB, 7.2 times their numbers."""
-NO_QUESTION = 2**32
+NO_QUESTION = 2**33
 """Bytes that a choice may take without a look at the memory that is there."""
 Figures = tuple[float, float]
 """The logarithm of what clusters leave, of the error or of the links, and the best score."""

@@ -50,7 +50,7 @@ class Band:
 
     @property
     def work(self) -> float:
-        """Of a solution, about: products of two numbers."""
+        """Return the work of a solution, about: products of two numbers."""
         m = float(len(self.ranks))
         return m * (self.width + 500.0) ** 2 if self.narrow else m**3
 
@@ -155,7 +155,7 @@ class Program:
 
     @cached_property
     def band(self) -> "Band":
-        """The order of the entries in which those of a column are near each other."""
+        """Return the order of the entries that brings a column's near each other."""
         return Band.of(self.columns)
 
     def _newton(self, x: Float64Array, barrier: float, band: "Band") -> tuple[Float64Array, float]:

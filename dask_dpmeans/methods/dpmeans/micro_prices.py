@@ -55,7 +55,7 @@ class FittedMicro:
 
     @property
     def objective(self) -> float:
-        """Of the fitted centers, in units of the input."""
+        """Return the objective of the fitted centers, in units of the input."""
         return (fsum(self.costs) + self.penalty * len(self.centers)) / self.unit
 
     def cluster_gaps(self, paid: Float64Array) -> tuple[float, ...]:

@@ -68,7 +68,7 @@ class RowSource:
     resident: bool
     """Whether rows are in memory; then threads may share a shard, and all shards are read."""
     room: int = 0
-    """Bytes that may be kept in memory beside the rows."""
+    """Bytes that may be kept in memory, beside the rows if they are there too."""
     column_names: Names | None = None
     """Names of the columns of the input, if it is a table."""
     stored_categories: Categories = field(default_factory=dict)

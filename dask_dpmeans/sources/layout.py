@@ -172,9 +172,9 @@ class Layout:
 
     @property
     def room(self) -> int:
-        """Bytes that may be kept in memory beside the rows."""
+        """Bytes that may be kept in memory, beside the rows if they are there too."""
         budget = int(RESIDENT_SHARE * self.resources.memory)
-        return max(0, budget - self.plan.n_rows * self.row_bytes)
+        return max(0, budget - self.plan.n_rows * self.row_bytes * self.resident)
 
     def first(self, n_rows: int) -> Shard:
         """Read the first rows."""

@@ -135,10 +135,11 @@ def _searched(instance: Instance, enough: float, work: float) -> float:
 
 def _children(node: Node) -> tuple[Node, Node]:
     """Return the node with its pair together, and with its pair apart."""
-    assert node.pair is not None
-    one, two = node.groups[list(node.pair)]
+    pair, node = node.pair, replace(node, pair=None)
+    assert pair is not None
+    one, two = node.groups[list(pair)]
     together = np.unique(np.where(node.groups == two, one, node.groups), return_inverse=True)[1]
-    return replace(node, groups=together), replace(node, apart=(*node.apart, node.pair))
+    return replace(node, groups=together), replace(node, apart=(*node.apart, pair))
 
 
 def _bounded(instance: Instance, node: Node, enough: float, work: float) -> tuple[Node, float]:

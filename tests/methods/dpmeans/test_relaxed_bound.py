@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from exact_optimum import exact_optimum
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from strategies import seeds
 from threadpoolctl import threadpool_limits
 
@@ -68,6 +68,7 @@ def test_bounds_of_tiny_instances_are_never_above_the_optimum_and_mostly_at_it()
 
 
 @settings(max_examples=10)
+@example(seed=509_900)  # all rows together is the lowest node, which has no pair to split
 @given(seed=seeds)
 def test_bounds_that_are_not_stopped_are_never_above_the_optimum(seed):
     """Without an upper end the solver converges to the last digits: what is left of the gap is rounding."""

@@ -221,6 +221,7 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
     monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
+    monkeypatch.setattr(search, "SHORT_BELOW", 0)  # of all rows, trials
     whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3

@@ -1,7 +1,7 @@
 """Bounds by prices of micro-clusters are never above the optimum, and near it with few rows in each.
 
 `DPMEANS_INSTANCES=10000 python -m pytest tests/methods/dpmeans/test_micro_prices.py -k never` takes 10,000
-instances instead of 20.
+instances instead of 60.
 """
 
 import os
@@ -16,7 +16,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.methods.dpmeans import micro_prices, row_prices
 from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
 
-INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "20"))
+INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
 
 
 def drawn(seed):

@@ -23,8 +23,11 @@ SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=6)
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are threads here."""
+
+    def pool(workers: int, mp_context: object) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(workers)
+
     for module in (billion, out_of_core):
-        pool = lambda workers, mp_context: ThreadPoolExecutor(workers)  # noqa: E731
         monkeypatch.setattr(module, "ProcessPoolExecutor", pool)
     cluster = partial(LocalCluster, processes=False)
     monkeypatch.setattr(out_of_core, "LocalCluster", cluster)

@@ -74,7 +74,7 @@ class Fitted:
     memory: int
     """Bytes, the peak."""
     iterations: int = 0
-    """Sweeps, where it is ours."""
+    """Sweeps of a fit of this package; 0 for a peer."""
 
 
 Competitor = Callable[[Task, Callable[[], None]], Fitted]
@@ -107,7 +107,7 @@ def told_k(make: Callable[[int], Any], task: Task, ready: Callable[[], None]) ->
 
 
 def kmeans_10(task: Task, ready: Callable[[], None]) -> Fitted:
-    """Ten starts; the passes are those of the best."""
+    """Ten starts of scikit-learn's KMeans, told k."""
     return told_k(lambda k: KMeans(k, n_init=10, random_state=0), task, ready)
 
 

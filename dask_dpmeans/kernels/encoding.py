@@ -17,7 +17,7 @@ the encoded rows were made dense: a zero adds nothing.
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -45,6 +45,8 @@ LAST = 2.0**-40
 """Factor of the last encoded column: a power of two that makes it small beside the others."""
 TILE_ROWS = 2**10
 """Rows that are encoded at once."""
+
+Columns = TypeVar("Columns", BoolArray, Float64Array)
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,21 @@ class Layout:
         """(D,), the column of the input of each encoded column."""
         return np.repeat(np.arange(len(self.names)), self.widths)
 
+    def expanded(self, columns: Columns) -> Columns:
+        """Return the column of the input, of (n, d), for each encoded column, as (n, D)."""
+        return columns[:, self.inputs] if any(self.categories) else columns
+
     @cached_property
     def shares(self) -> IndexArray:
         """Columns of the input that count as shares of their sum."""
         return np.flatnonzero([name == MULTINOMIAL for name in self.names])
 
     @cached_property
-    def divergences(self) -> tuple[tuple[ColumnDivergence, IndexArray], ...]:
-        """Each divergence, with its encoded columns."""
+    def divergences(self) -> tuple[tuple[ColumnDivergence, slice | IndexArray], ...]:
+        """Each divergence, with its encoded columns; they are a slice if it is the only one."""
         distinct = dict.fromkeys(self.kinds)
+        if len(distinct) == 1:
+            return ((self.kinds[0], slice(len(self.inputs))),)
         own = np.array([list(distinct).index(kind) for kind in self.kinds], np.intp)[self.inputs]
         return tuple((kind, np.flatnonzero(own == number)) for number, kind in enumerate(distinct))
 
@@ -105,7 +113,7 @@ class Layout:
                 shares = rows[:, self.shares] / sums
             missing = ~present[:, self.shares]
             rows[:, self.shares] = np.where(missing, np.nan, np.where(sums > 0, shares, np.inf))
-        values = rows[:, self.inputs]
+        values = self.expanded(rows).copy()
         for column in np.flatnonzero(self.categories):
             codes, m = rows[:, column, np.newaxis], self.categories[column]
             known = np.isin(codes, np.arange(m)) | np.isnan(codes)
@@ -113,9 +121,10 @@ class Layout:
             first = self.starts[column]
             values[:, first : first + m] = np.where(np.isnan(codes), np.nan, ones)
         for kind, columns in self.divergences:
-            these = values[:, columns]
-            below = these <= kind.lowest if kind.positive else these < kind.lowest
-            values[:, columns] = np.where(below | (these > kind.highest), np.inf, these)
+            if np.isfinite([kind.lowest, kind.highest]).any():
+                these = values[:, columns]
+                below = these <= kind.lowest if kind.positive else these < kind.lowest
+                values[:, columns] = np.where(below | (these > kind.highest), np.inf, these)
         return values, present
 
     def expand_csr(self, rows: csr_array) -> tuple[Float64Array, BoolArray]:
@@ -164,7 +173,8 @@ class SumColumns(SummedAnswers):
         values, present = self.layout.expand(block.doubles())
         weights = block.row_weights()
         finite = np.where(np.isfinite(values), values, 0.0)
-        return ColumnSums(weights @ present, weights @ finite, self._flaw(block, values))
+        sums = np.ascontiguousarray(finite.T) @ weights  # column by column
+        return ColumnSums(weights @ present, sums, self._flaw(block, values))
 
     def _chunk_csr(self, block: Block) -> ColumnSums:
         rows, weights = csr_array(block.rows), block.row_weights()
@@ -288,6 +298,8 @@ class Encoding:
     ) -> Float64Array:
         """Return smoothed values, (n, D), or (m,) with their columns."""
         amounts, middles = self.amounts[columns], self.middles[columns]
+        if not amounts.any():
+            return values
         smoothed = (values + amounts * middles) / (1 + amounts)
         return np.where(self.constant[columns] & (values == self.means[columns]), middles, smoothed)
 
@@ -303,11 +315,10 @@ class Encoding:
         costs = np.empty(values.shape)
         with np.errstate(invalid="ignore"):
             for kind, columns in self.layout.divergences:
-                if centers is None:
-                    at = np.broadcast_to(self.middles[columns], (len(values), len(columns)))
-                else:
-                    at = centers[:, columns]
-                costs[:, columns] = kind.between(values[:, columns], at)
+                these = values[:, columns]
+                at = self.middles[np.newaxis] if centers is None else centers
+                at = np.broadcast_to(at[:, columns], these.shape)
+                costs[:, columns] = kind.between(these, at)
         return costs
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
@@ -323,18 +334,18 @@ class Encoding:
     def _encode(self, rows: Float64Array) -> Float64Array:
         values, present = self.smoothed_values(rows)
         D, d = values.shape[1], rows.shape[1]
-        encoded, factors = np.empty((len(rows), self.n_features)), np.ones(len(rows))
-        costs = self.weights * self.column_costs(values)
-        shifted = values - self.origins
+        encoded, factors = np.empty((len(rows), self.n_features)), np.ones((len(rows), 1))
+        costs, shifted = self.weights * self.column_costs(values), values - self.origins
         if self.masked:
-            observed = present[:, self.layout.inputs]
+            observed = self.layout.expanded(present)
             costs, shifted = np.where(observed, costs, 0.0), np.where(observed, shifted, 0.0)
             if self.missing == "observed":
-                factors = d / np.maximum(present.sum(axis=1), 1)
-            encoded[:, D:-1] = factors[:, np.newaxis] * present
-        encoded[:, :D] = factors[:, np.newaxis] * shifted
-        encoded[:, -1] = factors * np.add.reduce(costs, axis=1) * LAST
-        encoded[~np.isfinite(encoded).all(axis=1)] = np.nan
+                factors = d / np.maximum(present @ np.ones((d, 1)), 1)
+            np.multiply(factors, present, out=encoded[:, D:-1])
+        np.multiply(factors, shifted, out=encoded[:, :D])
+        encoded[:, -1] = factors[:, 0] * np.add.reduce(costs, axis=1) * LAST
+        finite = np.isfinite(encoded[:, -1]) & np.isfinite(encoded[:, :D]).all(axis=1)
+        encoded[~finite] = np.nan
         return encoded
 
     def _encode_csr(self, rows: csr_array) -> Any:

@@ -1,6 +1,7 @@
 """Settings of the process in which a task runs: BLAS threads, freed memory, and the thread pool."""
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,10 @@ from threadpoolctl import LibController, ThreadpoolController
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt`."""
+TRIM, MMAP = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"
+"""Variables of the environment by which a process starts with them."""
+OF_DASK = "65536"
+"""Trim threshold with which Dask starts workers unless the user has set another."""
 KEPT_BYTES = 2**25
 """Freed bytes that a worker keeps on a heap; with half of them the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
@@ -56,9 +61,10 @@ def keep_freed_memory() -> None:
 
     Dask starts its workers so that freed memory goes back to the system at once, and each piece of
     rows is then read and decoded in fresh pages: a pass over 8 GB on two workers took 15.7 s, and
-    7.9 s with this setting.
+    7.9 s with this setting.  Thresholds that the user has chosen for the workers stay.
     """
-    if sys.platform == "linux":
+    chosen = os.environ.get(TRIM, OF_DASK) != OF_DASK or MMAP in os.environ
+    if sys.platform == "linux" and not chosen:
         settings = {M_TRIM_THRESHOLD: KEPT_BYTES, M_MMAP_THRESHOLD: LARGEST_ALLOCATION}
         libc = ctypes.CDLL(None)
         adjust = getattr(libc, "mallopt", lambda *setting: None)  # glibc has it, musl has not

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 NO_NAMES = (
     "X is a cube of xarray, along {}: name the dimensions that are samples, or those that are features, "
-    "as in fit(X, samples=[...])"
+    "as in fit(X, samples=[...]). A model that was loaded, or fitted to rows, takes rows, such as "
+    "X.stack(row=[...]).T; dask_dpmeans.predict takes the path of a cube"
 )
 
 

@@ -43,7 +43,7 @@ class SpherePoints:
         return (
             f"data is no place on the earth at {position}: the {latitude} column must be a latitude "
             f"from -90 to 90 degrees, the {longitude} a longitude from -180 to 360; if the columns are "
-            "the other way round, swap them"
+            "the other way round, swap them; other longitudes are (longitude + 180) % 360 - 180"
         )
 
 

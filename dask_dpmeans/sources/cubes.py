@@ -167,6 +167,8 @@ class Cube:
         return ", ".join(map(repr, self.grid.samples))
 
 
+ENCODED = {"_FillValue": np.nan, "missing_value": np.nan, "scale_factor": 1, "add_offset": 0}
+"""Attributes of an array that xarray has not decoded, with values that change nothing."""
 LABELS = {
     "long_name": "number of the cluster",
     "flag_values": [-1],
@@ -322,18 +324,45 @@ def _flat(values: da.Array, n_dims: int, shape: tuple[int, int]) -> da.Array:
         return values.rechunk(across).reshape(shape)
 
 
-def _sizes(data: Any) -> dict[str, int]:
-    """Return the sizes of the dimensions of an array, or of a Dataset with its variables."""
-    if isinstance(data, xarray.DataArray):
-        return {str(dim): size for dim, size in data.sizes.items()}
-    dims = {str(dim): data.sizes[dim] for each in data.data_vars.values() for dim in each.dims}
-    return {VARIABLE: len(data.data_vars), **dims}
+def _sizes(data: Any, name: str = "X") -> dict[str, int]:
+    """Return the sizes of the dimensions of an array, or of a Dataset with its variables.
+
+    Raise `InputError` if one is unknown, or if a variable is still encoded.
+    """
+    single = isinstance(data, xarray.DataArray)
+    variables = {name: data}
+    if not single:
+        variables = {f"{name}[{str(key)!r}]": each for key, each in data.data_vars.items()}
+    for shown, each in variables.items():
+        _check_decoded(each, shown)
+        unknown = [dim for dim, size in each.sizes.items() if size != size]
+        if unknown:
+            raise InputError(
+                f"{shown} has an unknown size along {unknown[0]!r}, as its Dask array has chunks of "
+                f"unknown sizes: call {shown}.data.compute_chunk_sizes() first"
+            )
+    dims = {str(dim): size for each in variables.values() for dim, size in each.sizes.items()}
+    return dims if single else {VARIABLE: len(variables), **dims}
 
 
-def _as_array(data: Any, samples: Dimensions, features: Dimensions) -> tuple[Any, Names, Names]:
+def _check_decoded(array: Any, name: str) -> None:
+    """Refuse an array with attributes by which xarray would replace or scale its values."""
+    for key, idle in ENCODED.items():
+        value = array.attrs.get(key, idle)
+        if np.any((np.asarray(value) != idle) & (np.asarray(value) == value)):
+            raise InputError(
+                f"{name} has the attribute {key}={value}, but its values are not decoded by it: "
+                f"decode them, as xarray.decode_cf({name}.to_dataset(name='x'))['x'] does, or delete "
+                f"the attribute, {name}.attrs.pop({key!r})"
+            )
+
+
+def _as_array(
+    data: Any, samples: Dimensions, features: Dimensions, name: str = "X"
+) -> tuple[Any, Names, Names]:
     """Return one array of xarray, and the dimensions of samples and features."""
     if isinstance(data, xarray.DataArray):
-        return data, *split_dimensions(_sizes(data), samples, features)
+        return data, *split_dimensions(_sizes(data, name), samples, features)
     names = [str(name) for name in data.data_vars]
     if not names:
         raise InputError("X is a Dataset without variables: choose others, or X.reset_coords()")
@@ -343,7 +372,7 @@ def _as_array(data: Any, samples: Dimensions, features: Dimensions) -> tuple[Any
         for dim in ((each,) if isinstance(each, str) else each or ())
     ]
     if len(names) == 1 and VARIABLE not in named:
-        return _as_array(data[names[0]], samples, features)
+        return _as_array(data[names[0]], samples, features, f"X[{names[0]!r}]")
     if None not in (samples, features) and VARIABLE not in named:
         raise InputError(
             f"X is a Dataset of the variables {', '.join(map(repr, names))}: choose one, as "

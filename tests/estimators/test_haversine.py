@@ -196,7 +196,7 @@ def test_penalties_that_are_found_are_lengths_as_radii_and_square_kilometers_as_
     ("rows", "message"),
     [
         ([[10.0, 20.0], [120.0, 20.0]], r"at row 1: the first column must be a latitude"),
-        ([[10.0, 20.0], [12.0, 361.0]], r"at row 1: .* swap them"),
+        ([[10.0, 20.0], [12.0, 361.0]], r"at row 1: .* \(longitude \+ 180\) % 360 - 180"),
         ([[10.0, 20.0], [12.0, -181.0]], r"at row 1: .* longitude from -180 to 360"),
         ([[10.0, 20.0], [np.nan, 20.0]], r"NaN .* row 1, column 0"),
         ([[10.0, 20.0, 1.0]], r"takes 2 columns, .* got 3"),

@@ -1,9 +1,11 @@
 """Cubes of xarray: the same bytes as flattened rows, and answers where they belong."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import sklearn
@@ -334,6 +336,37 @@ def test_wrong_dimensions_are_named(named: dict[str, Any], said: str) -> None:
         DPMeans(penalty=30.0).fit(cube_of(), **named)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_size_that_is_unknown_is_counted_by_the_way_out_of_its_error(inside: bool) -> None:
+    rows = cube_of(gaps=0).values.reshape(20, 6)[:8]
+    lazy = da.from_array(rows, chunks=(3, 6))
+    given: Any = xr.DataArray(lazy[lazy[:, 0] < np.inf], dims=("place", "time"), name="wind")
+    data, shown = (given.to_dataset(), r"X\['wind'\]") if inside else (given, "X")
+    with pytest.raises(InputError, match=f"'place'.*: call {shown}.data.compute_chunk_sizes"):
+        DPMeans(30.0).fit(data, samples="place")
+    (data["wind"] if inside else data).data.compute_chunk_sizes()
+    found = DPMeans(30.0).fit(data, samples="place")
+    assert found.cluster_centers_.tobytes() == DPMeans(30.0).fit(rows).cluster_centers_.tobytes()
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"_FillValue": -1}, {"missing_value": [np.nan, -9]}, {"scale_factor": 0.1}]
+)
+def test_values_that_are_not_decoded_are_refused_until_they_are(attributes: dict[str, Any]) -> None:
+    names: Any = {"samples": ("lat", "lon")}
+    cube = cube_of(gaps=0).fillna(-1.0)
+    idle = {"_FillValue": np.nan, "scale_factor": 1.0, "add_offset": 0.0}
+    model = DPMeans(penalty=30.0).fit(cube.assign_attrs(idle), **names)
+    encoded = cube.assign_attrs(attributes)
+    for fit in (partial(clone(model).fit, **names), model.predict):
+        with pytest.raises(InputError, match=rf"{next(iter(attributes))}=.* xarray.decode_cf\(X\."):
+            fit(encoded)
+    with pytest.raises(InputError, match=r"X\['v'\] has the attribute"):
+        clone(model).fit(xr.Dataset({"u": cube, "v": encoded}), **names)
+    decoded = xr.decode_cf(encoded.to_dataset(name="x"))["x"]
+    clone(model).fit(decoded, **names)
+
+
 @pytest.mark.parametrize("model", [OnlineDPMeans(300.0), SplitMergeDPMeans(300.0)])
 @pytest.mark.parametrize("lazy", [False, True])
 def test_batches_of_a_cube_are_one_cube(model: Any, lazy: bool) -> None:
@@ -351,6 +384,16 @@ def test_batches_of_a_cube_are_one_cube(model: Any, lazy: bool) -> None:
         model.partial_fit(cube.isel(time=[0, 1]))
     with pytest.raises(InputError, match="name the dimensions that are samples"):
         clone(model).partial_fit(cube)
+
+
+def test_a_model_of_rows_takes_a_cube_as_its_error_says() -> None:
+    cube = cube_of().isel(level=0, drop=True).fillna(0.0)
+    rows = cube.values.reshape(20, 3)
+    model = DPMeans(penalty=30.0).fit(rows)
+    with pytest.raises(InputError, match=r"fitted to rows, takes rows, such as X.stack\(row="):
+        model.predict(cube)
+    stacked = cube.stack(row=["lat", "lon"]).T
+    assert np.array_equal(model.predict(stacked.drop_vars("time").values), model.labels_)
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -135,6 +135,16 @@ def test_data_sets_in_a_list_may_be_frames_of_any_types():
     assert model.labels_.tolist() == expected.labels_.tolist()
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_one_column_says_how_it_becomes_a_table(lazy):
+    column = pd.Series([0.0, 9.0], name="a")
+    if lazy:
+        column = dd.from_pandas(column, npartitions=1)
+    with pytest.raises(InputError, match=r"one column of a table: pass X.to_frame\(\)"):
+        DPMeans(1.0).fit(column)
+    assert DPMeans(1.0).fit(column.to_frame()).n_clusters_ == 2
+
+
 def test_a_query_says_how_to_run_it():
     with pytest.raises(InputError, match=r"X is a LazyFrame, .* not run yet: pass X.collect\(\)"):
         DPMeans(1.0).fit(pl.LazyFrame({"a": [1.0]}))

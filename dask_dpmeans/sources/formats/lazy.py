@@ -154,6 +154,8 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
         refuse_path(data, model)
     refuse_kind(data, "X")
     refuse_query(data, "X")
+    if hasattr(data, "to_frame") and len(getattr(data, "shape", ())) == 1:
+        raise InputError("X is one column of a table: pass X.to_frame(), which has 2 dimensions")
     if isinstance(data, zarr.Group) or issparse(data):
         return Opener("X", 2).open(data)
     return data

@@ -1,7 +1,8 @@
-"""Names of a package that are imported when they are first asked for (PEP 562)."""
+"""Names of a package (PEP 562), and modules, that are imported when they are first asked for."""
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import resolve_name
 from typing import Any
 
@@ -26,3 +27,13 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return import_name
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)

@@ -943,27 +943,6 @@ def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, comma
     assert stopped.stderr == "stopped before the command began: nothing was written\n"
 
 
-HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
-"""Packages that take long to load."""
-
-
-def loaded_by(imported: str) -> list[str]:
-    """Return the heavy packages that an import loads, in a new process."""
-    script = f"import sys; {imported}; print(*[name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
-    assert loaded_by("import dask_dpmeans.cli") == []
-
-
-@pytest.mark.parametrize("name", ["DPMeans", "HDPMeans", "KernelDPMeans", "OnlineDPMeans"])
-def test_an_estimator_loads_neither_dask_nor_zarr_nor_numba_before_it_fits(name) -> None:
-    assert loaded_by(f"from dask_dpmeans import {name}") == ["numpy"]
-
-
 STOPPED_TWICE = """
 import os, signal
 from dask_dpmeans.cli.stopping import stoppable

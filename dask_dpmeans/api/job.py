@@ -33,12 +33,12 @@ from dask_dpmeans.sources import (
     open_source,
 )
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES
-from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
 from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, ResultManifest
 from dask_dpmeans.storage.output import NewArrays, Output, remove
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.writer import Writer
 
 
 def fit(

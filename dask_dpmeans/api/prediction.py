@@ -27,11 +27,12 @@ from dask_dpmeans.sources import (
     kept_columns,
 )
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.arrays import LZ4, ZSTD, Writer
+from dask_dpmeans.storage.arrays import LZ4, ZSTD
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
 from dask_dpmeans.storage.output import Output, new_output
 from dask_dpmeans.storage.run_store import Result
+from dask_dpmeans.storage.writer import Writer
 
 PREDICTED = (
     ArraySpec("label", ("row",), "int32", over_rows=True),

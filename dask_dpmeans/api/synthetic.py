@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.output import Output, new_output
+from dask_dpmeans.storage.writer import Writer
 
 Kind = Literal["blobs", "outliers", "uniform"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypedDict, Unpack
 
 import click
 
+from dask_dpmeans import sources
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.sources import (
     Accepting,
@@ -17,7 +18,6 @@ from dask_dpmeans.sources import (
     OpenedPath,
     Requirements,
     Stored,
-    connect,
     lay_out,
     own_threads,
     scheduler_address,
@@ -74,7 +74,10 @@ def open_rows(
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
             click.echo(f"{reason}; {keep}", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    with connect(scheduler, workers, threads, memory_limit, timeout, tls, file) as client:
+    cluster: AbstractContextManager[Any] = nullcontext()
+    if scheduler or file or workers is not None:  # else Dask is not loaded
+        cluster = sources.connect(scheduler, workers, threads, memory_limit, timeout, tls, file)
+    with cluster as client:
         if client is None:
             yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
         else:

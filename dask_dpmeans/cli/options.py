@@ -66,7 +66,7 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     if text is None:
         return None
     try:
-        size = int(parse_bytes(text))
+        size = parse_bytes(text)
     except (OverflowError, ValueError) as error:
         raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
     if size < 1:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.impute import KNNImputer
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
@@ -32,11 +31,16 @@ from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts, numbers_of
 from dask_dpmeans.kernels.great_circle import SpherePoints
 from dask_dpmeans.kernels.metrics import Haversine, metric_of
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
+    from sklearn import impute
+
     from dask_dpmeans.sources import Accepting, Names, RowSource
     from dask_dpmeans.storage import Result
+else:
+    impute = LazyModule("sklearn.impute")
 
 PLAIN = "squared"
 MIXED = "mixed"
@@ -326,7 +330,7 @@ def complete_rows(divergence: EncodedDivergence, rows: Float64Array) -> Float64A
     flat = divergence.flat(rows)
     if not np.isnan(flat).any():
         return flat
-    imputer = KNNImputer(n_neighbors=NEIGHBORS, keep_empty_features=True)
+    imputer = impute.KNNImputer(n_neighbors=NEIGHBORS, keep_empty_features=True)
     return np.asarray(imputer.fit_transform(flat), np.float64)
 
 

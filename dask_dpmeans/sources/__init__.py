@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from dask_dpmeans.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dask.utils import format_bytes, parse_bytes
-
     from dask_dpmeans.sources.arrow_columns import KeptColumns, feature_columns, kept_columns
     from dask_dpmeans.sources.categories import CategoricalColumns, Categories, Category
-    from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
+    from dask_dpmeans.sources.cluster import connect
     from dask_dpmeans.sources.cubes import Cube, centers_array, cube_like, open_cube
     from dask_dpmeans.sources.dataset import RowSource
     from dask_dpmeans.sources.executors.process import one_blas_thread
@@ -57,6 +55,12 @@ if TYPE_CHECKING:
     )
     from dask_dpmeans.sources.parallel_read_trial import why_processes
     from dask_dpmeans.sources.progress import Pass
+    from dask_dpmeans.sources.resources import (
+        format_bytes,
+        own_threads,
+        parse_bytes,
+        scheduler_address,
+    )
     from dask_dpmeans.sources.shards import read_rows
     from dask_dpmeans.sources.stored_chunks import (
         Storage,
@@ -69,10 +73,9 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "dask.utils": "format_bytes parse_bytes",
             ".arrow_columns": "KeptColumns feature_columns kept_columns",
             ".categories": "CategoricalColumns Categories Category",
-            ".cluster": "connect own_threads scheduler_address",
+            ".cluster": "connect",
             ".cubes": "Cube centers_array cube_like open_cube",
             ".dataset": "RowSource",
             ".executors.process": "one_blas_thread",
@@ -96,6 +99,7 @@ else:
             "Where check_option_names",
             ".parallel_read_trial": "why_processes",
             ".progress": "Pass",
+            ".resources": "format_bytes own_threads parse_bytes scheduler_address",
             ".shards": "read_rows",
             ".stored_chunks": "Storage decoded_bytes decoded_rows stored_bytes",
         },

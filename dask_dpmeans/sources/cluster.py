@@ -2,66 +2,22 @@
 
 import asyncio
 import json
-import math
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
-import dask
-from distributed import Client, LocalCluster, Security, WorkerPlugin, default_client
+from distributed import Client, LocalCluster, Security, WorkerPlugin
 from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.comm.core import connect as open_comm
-from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
+from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_process, own_threads
 
-WORKER_TIMEOUT = 60.0
-"""Seconds to wait for a worker if there is none."""
-READ_SHARE = 0.25
-"""Largest share of a thread's memory for the rows that it reads at a time."""
-PAUSE_SHARE = 0.8
-"""Share of its memory at which Dask pauses a worker; if all are paused, the work stands still."""
-WORKER_BYTES = 400_000_000
-"""Bytes that a worker holds beside the rows that it reads: of 600 MB it held 507 MB with 83 of rows."""
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Threads and memory of a cluster, or of this process."""
-
-    threads: int
-    """Threads of all workers."""
-    memory: int
-    """Bytes of all workers."""
-    worker_memory: int
-    """Bytes of the smallest worker."""
-    thread_memory: int
-    """Bytes of the smallest share of a thread."""
-    processes: bool = False
-    """Whether workers have the memory for themselves; Dask pauses one that holds most of it."""
-
-    @property
-    def read_memory(self) -> int:
-        """Bytes of a thread for the rows that it reads at a time."""
-        most = READ_SHARE * self.thread_memory
-        if self.processes:
-            free = PAUSE_SHARE * self.worker_memory - WORKER_BYTES
-            most = min(most, free * self.thread_memory / self.worker_memory)
-        return max(0, int(most))
-
-    def thread_memory_for(self, size: int) -> int:
-        """Return the bytes that a thread should have to read `size` bytes at a time."""
-        wanted = size / READ_SHARE
-        if self.processes:
-            threads = self.worker_memory // self.thread_memory
-            wanted = max(wanted, (size + WORKER_BYTES / threads) / PAUSE_SHARE)
-        return math.ceil(wanted)
 
 
 class IgnoreCtrlC(WorkerPlugin):
@@ -75,28 +31,14 @@ class IgnoreCtrlC(WorkerPlugin):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def current_client() -> Client | None:
-    """Return the client that the user has opened, if any."""
-    try:
-        return default_client()
-    except ValueError:
-        return None
-
-
-def own_resources(threads: int | None, memory_limit: int | None) -> Resources:
-    """Return the threads and memory that this process may use."""
-    count = threads or own_threads()
-    memory = MEMORY_LIMIT if memory_limit is None else memory_limit
-    return Resources(count, memory, memory, memory // count)
-
-
 def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
     """Wait for a worker, and return the resources of all workers."""
     wait_for_worker(client, timeout)
     check_versions(client)
     while not (workers := workers_of(client)):  # the last one may have left since
         wait_for_worker(client, timeout)
-    sizes = [(each["nthreads"], each["memory_limit"] or MEMORY_LIMIT) for each in workers.values()]
+    own = memory_of_process()
+    sizes = [(each["nthreads"], each["memory_limit"] or own) for each in workers.values()]
     return Resources(
         threads=sum(threads for threads, _ in sizes),
         memory=sum(memory for _, memory in sizes),
@@ -158,12 +100,6 @@ def _difference(here: dict[str, str | None], info: dict[str, Any]) -> str:
     differing = [name for name in here if there[name] != here[name]]
     present = {name: f"{name} {there[name]}, not {here[name]}" for name in differing if there[name]}
     return ", ".join(present.get(name, f"no {name}") for name in differing)
-
-
-def scheduler_address() -> str | None:
-    """Return the scheduler in Dask's configuration, for example in DASK_SCHEDULER_ADDRESS."""
-    address: str | None = dask.config.get("scheduler-address", None)
-    return address
 
 
 @contextmanager
@@ -299,10 +235,3 @@ def _security(tls: tuple[str, str, str] | None) -> Security | None:
         tls_client_key=key,
         require_encryption=True,
     )
-
-
-def own_threads() -> int:
-    """Return how many threads this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -137,6 +137,8 @@ def frame_of(data: Any, name: str) -> Frame | None:
     """Return a data frame of any library; None for data of another kind."""
     if isinstance(data, Frame):
         return data
+    if isinstance(data, np.ndarray):  # or narwhals asks for each of its libraries
+        return None
     if is_dask_frame(data):
         kinds = zip(data.columns, data.dtypes, strict=True)
         widths = [_dask_width(data, label, kind) for label, kind in kinds]
@@ -155,7 +157,9 @@ def is_dask_frame(data: Any) -> bool:
 
 def refuse_query(data: Any, name: str) -> None:
     """Raise `InputError` for a query of Polars, DuckDB, Ibis or Spark that has not run."""
-    if hasattr(data, "to_dask_array") or nw.dependencies.is_into_dataframe(data):
+    if isinstance(data, np.ndarray) or hasattr(data, "to_dask_array"):
+        return
+    if nw.dependencies.is_into_dataframe(data):
         return
     if isinstance(nw.from_native(data, pass_through=True), nw.LazyFrame):
         kind = type(data).__name__

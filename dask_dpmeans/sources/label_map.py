@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.safety.checked_store import damage_of
-from dask_dpmeans.storage.arrays import Digests, Writer
+from dask_dpmeans.storage.writer import Digests, Writer
 
 if TYPE_CHECKING:
     import zarr

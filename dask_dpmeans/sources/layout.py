@@ -3,13 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
-import zarr
-from distributed import Client
-from zarr.storage import MemoryStore
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.in_memory import InMemoryRows
@@ -19,16 +15,8 @@ from dask_dpmeans.kernels.block import Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.categories import Categories
-from dask_dpmeans.sources.cluster import (
-    READ_SHARE,
-    Resources,
-    cluster_resources,
-    current_client,
-    own_resources,
-)
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.cube_plan import rows_read, shard_floor
-from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CountRows, CubeRows
@@ -37,9 +25,17 @@ from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.grids import Grid
 from dask_dpmeans.sources.latitudes import is_latitude
+from dask_dpmeans.sources.lazy_modules import (
+    cluster,
+    dask_tasks,
+    is_dask_array,
+    is_zarr_array,
+    zarr,
+)
 from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
+from dask_dpmeans.sources.resources import READ_SHARE, Resources, current_client, own_resources
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import (
@@ -52,6 +48,11 @@ from dask_dpmeans.sources.shards import (
     read_rows,
 )
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
 RESIDENT_SHARE = 0.4
 """Largest share of the memory for rows that are kept there; larger input is read in each pass."""
@@ -213,7 +214,7 @@ def lay_out(
     compute: Compute,
     *,
     count: bool = True,
-) -> tuple[Layout, DaskTasks | Threads]:
+) -> "tuple[Layout, DaskTasks | Threads]":
     """Open an input and plan the work on it, before any row is read.
 
     The rows of a cube are counted in one pass, or with `count=False` taken to be all samples.
@@ -250,7 +251,7 @@ def lay_out(
     elif n_values is not None and not prepare.csr:
         _check_block(whole, min(height, n))
     resident = n * whole.row_bytes <= RESIDENT_SHARE * resources.memory
-    streams = not resident and not isinstance(rows, da.Array)
+    streams = not resident and not is_dask_array(rows)
     most_rows = n if streams else max(1, whole.affordable_rows)
     stored = piece_rows(rows)
     if isinstance(rows, CubeRows) and streams:
@@ -262,12 +263,12 @@ def lay_out(
 
 
 def _executor(
-    rows: RowArray, client: Client | None, resources: Resources, compute: Compute
-) -> DaskTasks | Threads:
+    rows: RowArray, client: "Client | None", resources: Resources, compute: Compute
+) -> "DaskTasks | Threads":
     """Return what runs the work on some rows."""
-    if client is None and not isinstance(rows, da.Array):
+    if client is None and not is_dask_array(rows):
         return Threads(resources.threads, compute.on_pass)
-    return DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
+    return dask_tasks.DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
 
 
 def _counted(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
@@ -315,7 +316,7 @@ def _open(
 def _of_one_kind(opened: InputArrays) -> InputArrays:
     """Return rows, weights and groups as arrays that are cut alike: all of Dask, or none."""
     rows, beside = opened.data, [opened.sample_weight, opened.groups]
-    if any(isinstance(array, da.Array) for array in (rows, *beside)):
+    if any(is_dask_array(array) for array in (rows, *beside)):
         rows = opening.lazy_array(rows)
         beside = [each if each is None else opening.lazy_array(each) for each in beside]
     elif opening.in_memory(rows):
@@ -323,9 +324,9 @@ def _of_one_kind(opened: InputArrays) -> InputArrays:
     return replace(opened, data=rows, sample_weight=beside[0], groups=beside[1])
 
 
-def _count_values(rows: RowArray, client: Client | None) -> int | None:
+def _count_values(rows: RowArray, client: "Client | None") -> int | None:
     """Return how many values CSR rows hold; None for dense rows."""
-    if isinstance(rows, da.Array):
+    if is_dask_array(rows):
         if csr.is_csr_dask(rows):
             return csr.dask_values(rows, client)
         return None
@@ -358,10 +359,12 @@ def _block_height(layout: Layout) -> int:
     return block_height(max(layout.prepare.n_columns(layout.stored_columns), layout.n_features))
 
 
-def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, Resources]:
+def _choose_resources(rows: RowArray, compute: Compute) -> "tuple[Client | None, Resources]":
     """Return the cluster to work on, or None for this process, and its threads and memory."""
     stores = [plain_store(array) for array in _stored_arrays(rows).values()]
-    in_process = opening.in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
+    in_process = opening.in_memory(rows) or any(
+        isinstance(store, zarr.storage.MemoryStore) for store in stores
+    )
     client = compute.client
     if client is not None and in_process:
         raise InputError(
@@ -376,7 +379,7 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
         client = current_client()
     if client is None:
         return None, own_resources(compute.threads, compute.memory_limit)
-    return client, cluster_resources(client, compute.worker_timeout)
+    return client, cluster.cluster_resources(client, compute.worker_timeout)
 
 
 def _check_shapes(given: InputArrays) -> None:
@@ -412,7 +415,7 @@ def _stored_arrays(rows: RowArray) -> dict[str, Any]:
     if isinstance(rows, csr.StoredCsr):
         named = zip(csr.PARTS, rows.arrays, strict=True)
         return {f"data: {rows.store_path}/{part}": array for part, array in named}
-    if isinstance(rows, zarr.Array):
+    if is_zarr_array(rows):
         return {"data": rows}
     return {}
 

@@ -2,34 +2,35 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask
-import dask.array as da
 import numpy as np
-import zarr
-from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
+from dask_dpmeans.sources.lazy_modules import checked_store, dask, is_dask_array, is_zarr_array
 from dask_dpmeans.sources.opening import NpyFile, in_memory
 from dask_dpmeans.sources.row_array import Raw
-from dask_dpmeans.sources.safety.checked_store import narrow_array
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
+if TYPE_CHECKING:
+    import dask.array as da
+    from dask.delayed import Delayed
 
-def shards_of(layout: Layout, executor: DaskTasks | Threads) -> Sequence[Any]:
+    from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+
+
+def shards_of(layout: Layout, executor: "DaskTasks | Threads") -> Sequence[Any]:
     """Return the rows cut into shards, as the executor takes them."""
     rows, bounds = layout.rows, layout.plan.shard_bounds()
     beside: Any = (layout.weights, layout.groups)
-    if isinstance(rows, da.Array) and isinstance(executor, DaskTasks):
+    if is_dask_array(rows) and not isinstance(executor, Threads):
         dask_shards = _dask_shards(rows, beside, bounds)
         if layout.resident:
             return executor.persist(dask_shards)
@@ -64,16 +65,16 @@ def _needed(array: Any, start: int, stop: int) -> Any:
     """Return the smallest part of an array that some rows need."""
     if isinstance(array, TableRows | CubeRows):
         return array.narrowed(start, stop)
-    if isinstance(array, zarr.Array):
-        return narrow_array(array, start, stop)
+    if is_zarr_array(array):
+        return checked_store.narrow_array(array, start, stop)
     if in_memory(array):
         return part_of(array, start, stop)
     return array
 
 
 def _dask_shards(
-    rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]
-) -> list[Delayed]:
+    rows: "da.Array", beside: "tuple[da.Array | None, ...]", bounds: list[tuple[int, int]]
+) -> "list[Delayed]":
     """Return one delayed `Shard` for each run of rows, whatever the chunks of the input."""
     heights = tuple(stop - start for start, stop in bounds)
     with dask.config.set({"array.rechunk.method": "tasks"}):
@@ -84,7 +85,7 @@ def _dask_shards(
             else array.rechunk((heights,)).to_delayed().ravel()
             for array in beside
         ]
-    keys, make = Keys.of("load"), delayed(_make_shard, pure=False)
+    keys, make = Keys.of("load"), dask.delayed(_make_shard, pure=False)
     shards = []
     for number, ((a, b), *parts) in enumerate(zip(bounds, chunks, *others, strict=True)):
         key = keys("shard", number, a, b)

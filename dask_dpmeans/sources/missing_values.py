@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
-from dask.array.utils import meta_from_array
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.lazy_modules import da, is_dask_array
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.sources.safety.value_checks import EXACT_INTEGERS
 
@@ -23,8 +22,8 @@ def with_nan(data: Any, name: str) -> Any:
     """
     if isinstance(data, np.ma.MaskedArray):
         return filled(data, name)
-    if isinstance(data, da.Array):
-        if isinstance(meta_from_array(data), np.ma.MaskedArray):
+    if is_dask_array(data):
+        if isinstance(da.utils.meta_from_array(data), np.ma.MaskedArray):
             return da.map_blocks(filled, data, name, dtype=float_dtype(data.dtype))
         return data
     kind = type(data)

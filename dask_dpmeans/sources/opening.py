@@ -6,11 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dask.array as da
 import numpy as np
-import zarr
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
-from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
@@ -31,10 +28,17 @@ from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.formats.tables import open_table, table_path
 from dask_dpmeans.sources.frames import frame_of, refuse_query
+from dask_dpmeans.sources.lazy_modules import (
+    checked_store,
+    da,
+    is_dask_array,
+    is_zarr_array,
+    is_zarr_group,
+    zarr,
+)
 from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.refusals import READ, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
-from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
@@ -120,16 +124,16 @@ class Opener:
             )
         if hasattr(data, "to_dask_array"):
             data = data.to_dask_array()
-        if isinstance(data, da.Array):
+        if is_dask_array(data):
             known = known_chunks(with_nan(data, self.name) if self.missing else data)
             if csr.is_csr_dask(data) and self.dimensions == 2:
                 return csr.dask_csr(known)
             return known
-        if isinstance(data, zarr.Group):
+        if is_zarr_group(data):
             return self._group(data, None, data.__getitem__)
         if isinstance(data, StoredCsr):
             return data
-        if isinstance(data, zarr.Array):
+        if is_zarr_array(data):
             data = checked_store.make_absolute(data)
             return checked_store.checked_array(data, self.name, fill_missing=self.fill_missing)
         return self._in_memory(data)
@@ -188,7 +192,7 @@ class Opener:
             raise InputError(f"{self.name}: {what}: {_reason(place, error)}") from error
 
     def _group(
-        self, group: zarr.Group, path: str | None, member: Callable[[str], object]
+        self, group: "zarr.Group", path: str | None, member: Callable[[str], object]
     ) -> StoredCsr:
         """Open the CSR rows in a group; `path` is None if the group was given open."""
         if self.dimensions == 2 and is_csr_group(group):
@@ -223,7 +227,7 @@ def _reason(place: Location, error: Exception) -> str:
     other = other_file(place)
     if other is not None:
         return other
-    if isinstance(error, NodeNotFoundError):
+    if isinstance(error, zarr.errors.NodeNotFoundError):
         return f"the folder has no metadata of Zarr; {READ}"
     return str(error) or type(error).__name__
 
@@ -237,10 +241,11 @@ def unwrap(data: object, name: str) -> Any:
     checks.no_matrix(name, data)
     if type(data).__module__.startswith("xarray."):
         inner = getattr(data, "chunks", None) and getattr(data, "data", None)
-        if isinstance(inner, da.Array):
+        if is_dask_array(inner):
             return inner
         return data
-    known = isinstance(data, da.Array | zarr.Array | StoredCsr | TableRows | CubeRows)
+    known = isinstance(data, StoredCsr | TableRows | CubeRows)
+    known = known or is_dask_array(data) or is_zarr_array(data)
     attributes = ("shape", "dtype", "chunks", "__getitem__")
     if not known and all(hasattr(data, each) for each in attributes):
         kind = f"{type(data).__module__}.{type(data).__name__}"
@@ -252,7 +257,7 @@ def unwrap(data: object, name: str) -> Any:
     return data
 
 
-def known_chunks(array: da.Array) -> da.Array:
+def known_chunks(array: "da.Array") -> "da.Array":
     """Return a Dask array, (n, ...), with chunks of known sizes; unknown sizes are computed."""
     unknown = any(np.isnan(size) for size in array.shape)
     if unknown:
@@ -289,9 +294,9 @@ def in_memory(rows: object) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def lazy_array(array: RowArray, chunks: object = "auto") -> da.Array:
+def lazy_array(array: RowArray, chunks: object = "auto") -> "da.Array":
     """Return an array, (n, ...), as a Dask array; CSR rows in runs of rows."""
-    if isinstance(array, da.Array):
+    if is_dask_array(array):
         return array
     if csr.stored_values(array) is None:
         return da.from_array(array, chunks=chunks)

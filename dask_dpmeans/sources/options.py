@@ -3,22 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Literal, Self, TypedDict
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.sources.categories import CategoricalColumns, Categories
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
+from dask_dpmeans.sources.lazy_modules import distributed
 from dask_dpmeans.sources.progress import OnPass
+from dask_dpmeans.sources.resources import WORKER_TIMEOUT
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 class Where(TypedDict, total=False):
     """Options for the threads or the cluster that do the work."""
 
-    client: Client | None
+    client: "Client | None"
     threads: int | None
     memory_limit: int | None
     worker_timeout: float
@@ -93,7 +95,7 @@ class FromOptions:
 class Compute(FromOptions):
     """Threads or cluster that do the work, and the observer of its progress."""
 
-    client: Client | None = None
+    client: "Client | None" = None
     """The cluster; None for the current client, or for this process if `threads` or `memory_limit`
     is given or the data is in its memory."""
     threads: int | None = None
@@ -112,7 +114,7 @@ class Compute(FromOptions):
 
     def checked(self) -> Self:
         """Return the same value with Python's integers, whose products do not overflow."""
-        if not (self.client is None or isinstance(self.client, Client)):
+        if not (self.client is None or isinstance(self.client, distributed.Client)):
             shown = checks.describe_value(self.client)
             raise InputError(f"client must be a distributed.Client or None, got {shown}")
         checks.number("worker_timeout", self.worker_timeout)

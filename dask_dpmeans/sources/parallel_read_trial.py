@@ -7,9 +7,8 @@ from functools import partial
 from hashlib import sha256
 from time import perf_counter, process_time
 
-from dask.utils import format_bytes
-
 from dask_dpmeans.sources.layout import Layout
+from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.shards import StoredShard, read_rows
 from dask_dpmeans.sources.stored_chunks import Storage

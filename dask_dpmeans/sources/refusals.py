@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import zarr
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
+from dask_dpmeans.sources.lazy_modules import zarr
 from dask_dpmeans.storage.location import Location
 
 MOST_NAMED = 5
@@ -115,7 +115,7 @@ def other_file(place: Location) -> str | None:
     return None
 
 
-def not_an_array(group: zarr.Group, path: str | None, name: str, dimensions: int) -> InputError:
+def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: int) -> InputError:
     """Return the error for a Zarr group instead of an array, with its arrays that can be used."""
     members = dict(sorted(group.members(max_depth=2)))
     usable = {key: node for key, node in members.items() if _has(node, dimensions)}

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
-from zarr.abc.store import Store
 
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.sources.formats.csr import row_bytes_of, stored_values
+from dask_dpmeans.sources.lazy_modules import is_zarr_array, zarr
 from dask_dpmeans.sources.row_array import RowArray
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
 
 MOST_SIZES = 10_000
 """Files or objects of an array whose sizes are requested one by one, at most."""
@@ -45,7 +47,7 @@ class Storage:
     @classmethod
     def of(cls, rows: object) -> "Storage | None":
         """Return the storage of a Zarr array; None for other arrays."""
-        if not isinstance(rows, zarr.Array):
+        if not is_zarr_array(rows):
             return None
         codecs = [name for name, _ in codecs_of(rows.metadata.to_dict())]
         compressors = tuple(name for name in codecs if name in COMPRESSORS)
@@ -59,7 +61,7 @@ def has_checksum(array: "zarr.Array[Any]") -> bool:
     return any(name in CHECKSUMS or bool(settings.get("checksum")) for name, settings in codecs)
 
 
-def plain_store(array: "zarr.Array[Any]") -> Store:
+def plain_store(array: "zarr.Array[Any]") -> "Store":
     """Return the store of an array, (...), without the checks around it."""
     plain: Store = getattr(array.store, "plain", array.store)
     return plain
@@ -73,11 +75,11 @@ def stored_bytes(array: RowArray) -> int | None:
         if None in sizes:
             return None
         return sum(filter(None, sizes))
-    if not isinstance(array, zarr.Array):
+    if not is_zarr_array(array):
         return decoded_bytes(array)
     grid = array.shards or array.chunks
     n_files = math.prod(-(-n // size) for n, size in zip(array.shape, grid, strict=True))
-    if type(plain_store(array)).getsize is Store.getsize or n_files > MOST_SIZES:
+    if type(plain_store(array)).getsize is zarr.abc.store.Store.getsize or n_files > MOST_SIZES:
         return None
     try:
         return int(array.nbytes_stored()) or None

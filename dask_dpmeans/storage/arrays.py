@@ -10,12 +10,11 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.codec import BytesBytesCodec
@@ -27,6 +26,7 @@ from zarr.storage import MemoryStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.writer import DIGEST_BYTES, Digests
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that malformed metadata and attributes raise."""
@@ -36,8 +36,6 @@ CONTENTS = "contents"
 """The attribute with the digests of the contents of the arrays of an output, by name."""
 TABLES = "digests"
 """The group of the tables of digests."""
-DIGEST_BYTES = 16
-"""Length of the digest of a chunk."""
 CHUNK = re.compile(r"(?:^|.*/)c/(\d+)(?:/0)*")
 """Keys of chunks of arrays over the rows, which are chunked along the rows alone."""
 ZSTD = ZstdCodec(level=3, checksum=True)
@@ -50,8 +48,6 @@ EVERY_CHUNK: Any = {"write_empty_chunks": True}
 """Chunks of fill values are written too, so that a missing chunk is known."""
 Place = Location | StorePath
 """The location of a group or an array."""
-Digests = npt.NDArray[np.uint8]
-"""(chunk, byte)."""
 
 
 def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
@@ -361,30 +357,9 @@ def verified_array(array: "zarr.Array[Any]", table: Place, content: str) -> "zar
     return through(array, VerifiedStore(array.store, digests))
 
 
-@dataclass(frozen=True)
-class Writer:
-    """Arrays over the rows that the answers of a map are written to."""
-
-    arrays: "Sequence[zarr.Array[Any] | np.ndarray[Any, Any]]"
-
-    def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> Digests:
-        """Write answers, (m, ...), for whole chunks of rows from `start` on.
-
-        Return the digests, (chunk, array, byte).
-        """
-        parts = zip(self.arrays, answers, strict=True)
-        return np.stack([_write_chunks(array, start, answer) for array, answer in parts], axis=1)
-
-
-def _write_chunks(
-    array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, answer: np.ndarray[Any, Any]
-) -> Digests:
-    """Write whole chunks, and return their digests; an array in memory has none."""
-    stop = start + len(answer)
-    if isinstance(array, np.ndarray):
-        array[start:stop] = answer
-        return np.empty((0, DIGEST_BYTES), np.uint8)
-    store, height = NotedStore(array.store), array.chunks[0]
+def write_chunks(array: "zarr.Array[Any]", start: int, answer: np.ndarray[Any, Any]) -> Digests:
+    """Write whole chunks of rows, (m, ...), from `start` on, and return their digests."""
+    store, height, stop = NotedStore(array.store), array.chunks[0], start + len(answer)
     through(array, store)[start:stop] = answer
     keys = [_key(array, number) for number in range(start // height, -(-stop // height))]
     return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
-from zarr.storage import FsspecStore, LocalStore
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, redact
+from dask_dpmeans.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import fsspec
+    import zarr
+else:
+    fsspec, zarr = LazyModule("fsspec"), LazyModule("zarr")
 
 READ_ONLY = ("http", "https")
 """Protocols without writing."""
@@ -74,17 +77,18 @@ class Location:
     def __truediv__(self, name: str) -> "Location":
         return Location(f"{self.url.rstrip('/')}/{name}", self.options)
 
-    def store(self) -> str | FsspecStore:
+    def store(self) -> "str | zarr.storage.FsspecStore":
         """Return the store that Zarr opens."""
         if not self.remote:
             return self.url
         self.files()  # refuses unknown protocols and options
-        return FsspecStore.from_url(self.url, storage_options=dict(self.options))
+        return zarr.storage.FsspecStore.from_url(self.url, storage_options=dict(self.options))
 
-    def files(self) -> tuple[AbstractFileSystem, str]:
+    def files(self) -> "tuple[fsspec.AbstractFileSystem, str]":
         """Return the file system, and the path there."""
         try:
-            found: tuple[AbstractFileSystem, str] = url_to_fs(self.url, **self.options)
+            found: tuple[fsspec.AbstractFileSystem, str]
+            found = fsspec.core.url_to_fs(self.url, **self.options)
             return found
         except (ImportError, TypeError, ValueError) as error:  # no such package, protocol or option
             raise InputError(f"{self.shown} cannot be reached: {error}") from error
@@ -235,7 +239,7 @@ def place_of(data: Any) -> Location | None:
     if isinstance(data, str | os.PathLike | Location):
         return Location.at(data)
     store = getattr(data, "store", None)
-    if isinstance(store, LocalStore):
+    if store is not None and isinstance(store, zarr.storage.LocalStore):
         return Location.at(Path(store.root, data.path))
     return None
 

@@ -29,7 +29,6 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.estimators.spec import CENTERS
 from dask_dpmeans.methods.dpmeans.batch import Method, State
-from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.lock import NAME
 from dask_dpmeans.storage.manifest import (
     EstimatorDescription,
@@ -39,6 +38,7 @@ from dask_dpmeans.storage.manifest import (
 )
 from dask_dpmeans.storage.output import NewArrays, remove
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.writer import Writer
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -19,12 +19,12 @@ from dask_dpmeans import DPMeans, dry_run, fit, load, predict
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source, layout
-from dask_dpmeans.sources.cluster import WORKER_BYTES, Resources
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
 from dask_dpmeans.sources.formats import cube as cube_format
-from dask_dpmeans.sources.formats import cube_opening, cube_values
+from dask_dpmeans.sources.formats import cube_chunks, cube_opening, cube_values
 from dask_dpmeans.sources.formats.cube import CubePath
 from dask_dpmeans.sources.formats.cube_opening import PART_BYTES, open_cube
+from dask_dpmeans.sources.resources import WORKER_BYTES, Resources
 from dask_dpmeans.storage.location import Location
 
 HERE: Any = {"threads": 2, "memory_limit": 2**30}
@@ -135,10 +135,10 @@ def test_values_are_the_same_if_the_codecs_write_into_the_box_themselves(tmp_pat
     )
     array[1:4, 2:7] = np.arange(15).reshape(3, 5)
     box = slice(1, 6), slice(2, 9)
-    kept = cube_values._stored(array, box)
+    kept = cube_chunks._stored(array, box)
     assert kept.whole
     assert len(kept.pieces) == 6
-    written = cube_values.Chunks(np.asarray(array[box]))
+    written = cube_chunks.Chunks(np.asarray(array[box]))
     assert not written.whole
     way = cube_values.SampleCopy((7,), [(0, 3), (4, 7)])
     for found, least in ((kept, 1), (written, 1), (kept, 1000)):

@@ -27,8 +27,9 @@ from dask_dpmeans.selection.metrics import adjusted_rand_score
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import layout
-from dask_dpmeans.storage.arrays import Writer, create
+from dask_dpmeans.storage.arrays import create
 from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.writer import Writer
 
 BLOCK_ROWS = 64
 ROWS = np.random.default_rng(0).uniform(0, 10, (600, 2))

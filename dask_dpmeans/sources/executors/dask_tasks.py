@@ -12,7 +12,6 @@ import dask
 from dask.base import compute, persist
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
-from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker, Reschedule, get_worker
 from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
@@ -21,7 +20,7 @@ from distributed.protocol.pickle import dumps
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
+from dask_dpmeans.sources.cluster import check_versions
 from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
 from dask_dpmeans.sources.executors.keys import (
@@ -34,6 +33,7 @@ from dask_dpmeans.sources.executors.keys import (
 )
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
+from dask_dpmeans.sources.resources import WORKER_TIMEOUT, format_bytes
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 
 FAN_IN = 8

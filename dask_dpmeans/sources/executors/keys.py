@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from dask.delayed import Delayed
+from dask_dpmeans.sources.lazy_modules import is_delayed
 
 
 class Literal:
@@ -65,7 +65,7 @@ def key_numbers(key: str) -> list[int]:
 
 def shard_bounds(shard: object) -> list[int]:
     """Return the first row of a shard and its end; nothing if it does not tell."""
-    if isinstance(shard, Delayed):
+    if is_delayed(shard):
         return key_numbers(shard.key)[1:]
     bounds = [getattr(value_of(shard), name, None) for name in ("start", "stop")]
     return [bound for bound in bounds if isinstance(bound, int)]

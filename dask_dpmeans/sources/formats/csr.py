@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
-from dask.array.utils import meta_from_array
-from dask.base import compute
-from dask.delayed import delayed
-from distributed import Client
 from scipy.sparse import csr_array, issparse
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Int64Array, Rows, Scratch
+from dask_dpmeans.sources.lazy_modules import da, dask, is_dask_array
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 PARTS = ("data", "indices", "indptr")
 """Arrays of a group in the layout of anndata."""
@@ -198,11 +197,11 @@ def csr_rows(rows: csr_array, start: int, stop: int) -> csr_array:
     return _assembled(rows.data[used], rows.indices[used], ends - ends[0], rows.shape[1])
 
 
-def lazy_csr(rows: RawRows | RowArray, step: int) -> da.Array:
+def lazy_csr(rows: RawRows | RowArray, step: int) -> "da.Array":
     """Return CSR rows, (n, d), in memory or stored, as a Dask array with chunks of `step` rows."""
     n, d = rows.shape
-    whole, meta = delayed(rows, traverse=False), csr_array((0, d), dtype=rows.dtype)
-    read: Any = delayed(_read_csr, pure=False)
+    whole, meta = dask.delayed(rows, traverse=False), csr_array((0, d), dtype=rows.dtype)
+    read: Any = dask.delayed(_read_csr, pure=False)
     bounds = pairwise([*range(0, n, step), n])
     chunks = [da.from_delayed(read(whole, a, b), (b - a, d), rows.dtype, meta) for a, b in bounds]
     return da.concatenate(chunks)
@@ -214,12 +213,12 @@ def _read_csr(rows: RawRows | RowArray, start: int, stop: int) -> csr_array:
 
 def is_csr_dask(rows: object) -> bool:
     """Return whether rows are a Dask array with sparse chunks, by its meta."""
-    return isinstance(rows, da.Array) and issparse(meta_from_array(rows))
+    return is_dask_array(rows) and issparse(da.utils.meta_from_array(rows))
 
 
-def dask_csr(rows: Any) -> da.Array:
+def dask_csr(rows: Any) -> "da.Array":
     """Return a Dask array, (n, d), with CSR chunks."""
-    if is_csr_dask(rows) and meta_from_array(rows).format == "csr":
+    if is_csr_dask(rows) and da.utils.meta_from_array(rows).format == "csr":
         return rows
     return rows.map_blocks(_any_csr, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
 
@@ -230,12 +229,12 @@ def _any_csr(chunk: Raw | csr_array) -> csr_array:
     return csr_array(chunk)
 
 
-def dask_values(rows: da.Array, client: Client | None) -> int:
+def dask_values(rows: "da.Array", client: "Client | None") -> int:
     """Compute how many values a Dask array, (n, d), of CSR chunks stores."""
-    count: Any = delayed(_counted, pure=False)
+    count: Any = dask.delayed(_counted, pure=False)
     counts = [count(chunk) for chunk in rows.to_delayed().ravel()]
     if client is None:
-        return sum(compute(*counts))
+        return sum(dask.compute(*counts))
     return sum(client.gather(client.compute(counts)))
 
 

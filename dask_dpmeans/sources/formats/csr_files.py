@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 from zipfile import ZipFile
 
-import zarr
 from scipy.io import mminfo, mmread
 from scipy.sparse import csr_array, load_npz
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.cluster import own_resources
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, from_scipy
-from dask_dpmeans.sources.safety import checked_store
+from dask_dpmeans.sources.lazy_modules import checked_store, zarr
+from dask_dpmeans.sources.resources import own_resources
 
 ENCODINGS = ("csr_matrix", "csc_matrix")
 """Values of the attribute ``encoding-type`` of a group."""
@@ -22,14 +21,14 @@ MTX_BYTES = 64
 """Bytes of memory for an entry of a Matrix Market file, as coordinates and as CSR."""
 
 
-def is_csr_group(group: zarr.Group) -> bool:
+def is_csr_group(group: "zarr.Group") -> bool:
     """Return whether a Zarr group has the layout of anndata for a sparse array."""
     encoded = group.attrs.get("encoding-type") in ENCODINGS
     return encoded or all(name in group for name in PARTS)
 
 
 def open_csr(
-    group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool
+    group: "zarr.Group", path: str, name: str, member: Callable[[str], object], fill_missing: bool
 ) -> StoredCsr:
     """Open the CSR rows in a Zarr group; `member` opens its arrays."""
     if group.attrs.get("encoding-type") == "csc_matrix":
@@ -50,7 +49,7 @@ def open_csr(
     return StoredCsr((n, d), data, indices, indptr, path)
 
 
-def _shape_of(group: zarr.Group, path: str, name: str) -> tuple[int, int]:
+def _shape_of(group: "zarr.Group", path: str, name: str) -> tuple[int, int]:
     shape: Any = group.attrs.get("shape")
     pair = isinstance(shape, list) and len(shape) == 2
     if not pair or not all(type(size) is int and 0 <= size < LARGEST for size in shape):

@@ -14,7 +14,6 @@ from itertools import chain, pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Scratch
@@ -28,13 +27,12 @@ from dask_dpmeans.sources.formats.cube_values import (
     Values,
     compressed,
     known,
-    open_values,
     parts_of,
     stretches,
 )
 from dask_dpmeans.sources.grids import Dimensions, Grid
+from dask_dpmeans.sources.lazy_modules import checked_store, cube_chunks, zarr
 from dask_dpmeans.sources.row_array import Raw
-from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
@@ -317,7 +315,7 @@ class CubeRows:
 
     @cached_property
     def _values(self) -> list[Values]:
-        return open_values(self.place, self.variables, self.fill_missing)
+        return cube_chunks.open_values(self.place, self.variables, self.fill_missing)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_values"}

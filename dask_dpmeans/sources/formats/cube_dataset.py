@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.sources.formats.ome import IMAGE, level_at
-from dask_dpmeans.sources.safety import checked_store
+from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:

@@ -4,21 +4,17 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from zarr.buffer.cpu import NDBuffer
 
-from dask_dpmeans.sources.formats.cube_dataset import is_plain, open_stored
 from dask_dpmeans.sources.row_array import Raw
-from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
-    import zarr
-    from xarray import Variable
+    from dask_dpmeans.sources.formats.cube_chunks import Chunks
 
 COPIED = 2**16
 """Numbers that are turned into rows at a time: a part of 11 MB took 0.065 s as one, 0.036 s so."""
@@ -32,40 +28,11 @@ Piece = tuple[Part, Raw]
 """Values, (*samples, *features), and their places in a box of the cube."""
 
 
-class Chunks(NDBuffer):
-    """Buffer that keeps the stored chunks that Zarr decodes instead of copying them.
-
-    Each copy, and each fresh page of memory for it, costs half as much as zstd does.
-    """
-
-    def __init__(self, box: Any) -> None:
-        super().__init__(box)
-        self.box: Raw = box
-        """The whole box, without the values of `pieces`."""
-        self.pieces: list[Piece] = []
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Keep a chunk, or the fill value of a chunk that is not stored."""
-        found = value.as_numpy_array() if isinstance(value, NDBuffer) else value
-        self.pieces.append((key, np.broadcast_to(found, self.box[key].shape)))
-
-    def assemble(self) -> None:
-        """Write the chunks into the box; other pipelines of codecs have done it themselves."""
-        for place, values in self.pieces:
-            self.box[place] = values
-        self.pieces.clear()
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of the box has been kept."""
-        return sum(values.size for _, values in self.pieces) == self.box.size
-
-
 @dataclass(frozen=True)
 class Box:
     """Values of some samples and features, as they were read."""
 
-    chunks: Chunks
+    chunks: "Chunks"
     axes: tuple[int, ...]
     """Which dimensions of the variable are samples, in order, and then which are features."""
     n_dims: int
@@ -95,7 +62,7 @@ class Values:
     """The values of a variable."""
 
     dims: tuple[str, ...]
-    read: Callable[[Part], Chunks]
+    read: "Callable[[Part], Chunks]"
     """Returns a box of the values, decoded."""
 
     def box(self, samples: Mapping[str, slice], features: Mapping[str, slice]) -> Box:
@@ -103,28 +70,6 @@ class Values:
         box = {**samples, **features}
         chunks = self.read(tuple(box[dim] for dim in self.dims))
         return Box(chunks, tuple(self.dims.index(dim) for dim in box), len(samples))
-
-
-def open_values(place: Location, names: Sequence[str], fill_missing: bool) -> list[Values]:
-    """Open variables; those that xarray would not change are read without it."""
-    cube, arrays = open_stored(place, names, fill_missing)
-    return [_values_of(cube[name].variable, arrays.get(name)) for name in names]
-
-
-def _values_of(variable: "Variable", array: "zarr.Array[Any] | None") -> Values:
-    dims = tuple(map(str, variable.dims))
-    if array is not None and is_plain(variable, array):
-        return Values(dims, partial(_stored, array))
-    # A transpose before the values are read makes xarray index each number by itself.
-    return Values(dims, lambda box: Chunks(np.asarray(variable[box].load().values)))
-
-
-def _stored(array: "zarr.Array[Any]", box: Part) -> Chunks:
-    """Return a box of an array, (...), as its stored chunks."""
-    shape = [part.stop - part.start for part in box]
-    chunks = Chunks(np.empty(shape, array.dtype))
-    array.get_basic_selection(box, out=chunks)
-    return chunks
 
 
 def known(values: Raw, n_dims: int, observed: bool) -> Raw:

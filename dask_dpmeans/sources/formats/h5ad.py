@@ -6,11 +6,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, lazy_csr, row_bytes_of
+from dask_dpmeans.sources.lazy_modules import da
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.storage.location import Location
 
@@ -58,7 +58,7 @@ def split_h5ad(place: Location) -> tuple[str, str] | None:
     return None
 
 
-def open_h5ad(place: Location, name: str) -> da.Array:
+def open_h5ad(place: Location, name: str) -> "da.Array":
     """Return an array of an ``.h5ad`` file, (n, d) or (n,), as a Dask array."""
     found = split_h5ad(place)
     assert found is not None

@@ -4,11 +4,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import numpy.typing as npt
-import zarr
-from dask.delayed import delayed
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.plan import Kernel, block_height
@@ -18,6 +15,7 @@ from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
 from dask_dpmeans.sources.frames import frame_of, refuse_query
+from dask_dpmeans.sources.lazy_modules import da, dask, is_dask_array, is_zarr_array, is_zarr_group
 from dask_dpmeans.sources.loading import check_dense
 from dask_dpmeans.sources.opening import Opener, known_chunks, lazy_array, working_dtype
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
@@ -28,12 +26,16 @@ from dask_dpmeans.sources.shards import Prepare
 
 def is_lazy(data: object) -> bool:
     """Return whether `data` is not in memory, so that results should be Dask arrays."""
-    return isinstance(data, da.Array | zarr.Array | StoredCsr) or hasattr(data, "to_dask_array")
+    return is_dask_array(data) or _is_stored_array(data) or hasattr(data, "to_dask_array")
 
 
 def is_stored(data: object) -> bool:
     """Return whether `data` can be read without Dask: it is no Dask array or DataFrame."""
-    return isinstance(data, zarr.Array | StoredCsr) or not is_lazy(data)
+    return _is_stored_array(data) or not is_lazy(data)
+
+
+def _is_stored_array(data: object) -> bool:
+    return is_zarr_array(data) or isinstance(data, StoredCsr)
 
 
 def lazy_rows(data: Any) -> Any:
@@ -71,7 +73,7 @@ def lazy_map(
     used = None if columns is None else tuple(columns)
     dtype_used = working_dtype(rows.dtype, "data")
     prepare = Prepare(dtype_used, used, scale, features, missing=missing)
-    model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
+    model = dask.delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
     if groups is not None:
         beside = lazy_rows(groups).rechunk((rows.chunks[0],))[:, np.newaxis]
         return da.map_blocks(dpmeans_predict_groups, rows, beside, model, **_of_rank_1(dtype))
@@ -156,7 +158,7 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
     refuse_query(data, "X")
     if hasattr(data, "to_frame") and len(getattr(data, "shape", ())) == 1:
         raise InputError("X is one column of a table: pass X.to_frame(), which has 2 dimensions")
-    if isinstance(data, zarr.Group) or issparse(data):
+    if is_zarr_group(data) or issparse(data):
         return Opener("X", 2).open(data)
     return data
 
@@ -165,7 +167,7 @@ def known_rows(data: Any) -> Any:
     """Return lazy data as an array with a known number of rows."""
     if hasattr(data, "to_dask_array"):
         data = lazy_rows(data)
-    if isinstance(data, da.Array):
+    if is_dask_array(data):
         return known_chunks(data)
     return data
 

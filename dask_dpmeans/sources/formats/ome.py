@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.sources.row_array import Raw
-from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage.location import Location
 
 IMAGE = "image"
@@ -68,7 +66,7 @@ def chosen_level(place: Location) -> Location:
     return place
 
 
-def image_hint(group: zarr.Group, path: str) -> str | None:
+def image_hint(group: "zarr.Group", path: str) -> str | None:
     """Return how to cluster the pixels of an image; None for a group that is no image."""
     levels = list(_levels(group.attrs.asdict()))
     if not levels:
@@ -77,7 +75,7 @@ def image_hint(group: zarr.Group, path: str) -> str | None:
     return f"{_choice(group, levels, path)}; then {told}"
 
 
-def _choice(group: zarr.Group, levels: list[Level], path: str) -> str:
+def _choice(group: "zarr.Group", levels: list[Level], path: str) -> str:
     """Return the levels of an image for an error."""
     listed = []
     for level in levels:
@@ -87,7 +85,7 @@ def _choice(group: zarr.Group, levels: list[Level], path: str) -> str:
     return f"{path} is an OME-Zarr image: give one of its levels, {', '.join(listed)}"
 
 
-def level_at(place: Location) -> tuple[zarr.Group, str, Level] | None:
+def level_at(place: Location) -> "tuple[zarr.Group, str, Level] | None":
     """Return the group around the array of a level, its name there, and what it is.
 
     None for an array that is no level of an image.
@@ -97,7 +95,7 @@ def level_at(place: Location) -> tuple[zarr.Group, str, Level] | None:
         around = replace(place, url="/".join(parts[:-depth]))
         try:
             group = checked_store.open_node(around)
-        except (NodeNotFoundError, FileNotFoundError):
+        except (zarr.errors.NodeNotFoundError, FileNotFoundError):
             continue
         if isinstance(group, zarr.Array):
             continue

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.categories import (
@@ -42,6 +41,7 @@ from dask_dpmeans.sources.formats.table_rows import (
     numbers_of,
     rows_of,
 )
+from dask_dpmeans.sources.lazy_modules import dask
 from dask_dpmeans.sources.missing_values import float_dtype
 from dask_dpmeans.sources.refusals import categories_of
 from dask_dpmeans.storage.location import Location
@@ -287,7 +287,7 @@ def _files(place: Location, name: str) -> list[Location]:
     seen = [path for path in inside if not any(p.startswith(hidden) for p in path.split("/"))]
     if not seen:
         raise InputError(f"{name}: {place.shown} holds no {form.kind} files")
-    return [place / file.lstrip("/") for file in sorted(seen, key=natural_sort_key)]
+    return [place / file.lstrip("/") for file in sorted(seen, key=dask.utils.natural_sort_key)]
 
 
 def _matching(place: Location, name: str) -> list[Location]:
@@ -296,7 +296,7 @@ def _matching(place: Location, name: str) -> list[Location]:
     found = [fs.unstrip_protocol(file) if place.remote else file for file in fs.glob(where)]
     if not found:
         raise InputError(f"{name}: no file matches {place.shown}")
-    return [replace(place, url=file) for file in sorted(found, key=natural_sort_key)]
+    return [replace(place, url=file) for file in sorted(found, key=dask.utils.natural_sort_key)]
 
 
 def _chosen(

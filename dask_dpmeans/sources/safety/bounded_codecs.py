@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import zarr
-from dask.utils import format_bytes
 from zarr.abc.buffer import Buffer
 from zarr.abc.codec import BytesBytesCodec
 from zarr.codecs import ShardingCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.registry import get_codec_class, register_codec
+
+from dask_dpmeans.sources.resources import format_bytes
 
 SLACK = 2**16
 """Bytes that inner codecs, such as checksums, may add to a chunk."""

@@ -10,12 +10,12 @@ from time import sleep
 from typing import Any
 
 import zarr
-from dask.utils import format_bytes
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
 from dask_dpmeans.storage import arrays

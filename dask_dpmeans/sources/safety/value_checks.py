@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
-import zarr
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, Flaw, Summary
+from dask_dpmeans.sources.lazy_modules import is_dask_array, is_zarr_array
 from dask_dpmeans.sources.shards import Prepare
 
 EXACT_INTEGERS = 2.0**53
@@ -99,11 +98,11 @@ def _column(column: int, prepare: Prepare) -> int:
 
 def _chunk_of(rows: object, row: int) -> str:
     """Return the chunk of the input that contains a row, as text."""
-    if isinstance(rows, da.Array):
+    if is_dask_array(rows):
         starts = np.cumsum((0, *rows.chunks[0]))
         chunk = int(np.searchsorted(starts, row, side="right")) - 1
         return f" (chunk {chunk}, its row {row - int(starts[chunk]):,})"
-    if isinstance(rows, zarr.Array):
+    if is_zarr_array(rows):
         chunk, within = divmod(row, int(rows.chunks[0]))
         return f" (chunk {chunk}, its row {within:,})"
     return ""

@@ -1,0 +1,57 @@
+"""Modules that are imported when they are first used: NumPy rows in this process need none of them.
+
+A value can be of a class only if its module is loaded, so the functions here load none.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dask_dpmeans.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import distributed
+    import zarr.abc.store
+    from dask.delayed import Delayed
+    from typing_extensions import TypeIs
+
+    from dask_dpmeans.sources import cluster
+    from dask_dpmeans.sources.executors import dask_tasks
+    from dask_dpmeans.sources.formats import cube_chunks
+    from dask_dpmeans.sources.safety import checked_store
+
+    dask: Any
+else:
+    dask = LazyModule("dask")
+    da = LazyModule("dask.array")
+    distributed = LazyModule("distributed")
+    zarr = LazyModule("zarr")
+    cluster = LazyModule("dask_dpmeans.sources.cluster")
+    dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
+    cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")
+    checked_store = LazyModule("dask_dpmeans.sources.safety.checked_store")
+
+
+def is_dask_array(value: object) -> "TypeIs[da.Array]":
+    """Return whether a value is an array, (...), of Dask."""
+    return _is_instance(value, "dask.array", "Array")
+
+
+def is_delayed(value: object) -> "TypeIs[Delayed]":
+    """Return whether a value is a delayed object of Dask."""
+    return _is_instance(value, "dask.delayed", "Delayed")
+
+
+def is_zarr_array(value: object) -> "TypeIs[zarr.Array[Any]]":
+    """Return whether a value is an array, (...), of Zarr."""
+    return _is_instance(value, "zarr", "Array")
+
+
+def is_zarr_group(value: object) -> "TypeIs[zarr.Group]":
+    """Return whether a value is a group of Zarr."""
+    return _is_instance(value, "zarr", "Group")
+
+
+def _is_instance(value: object, module: str, name: str) -> bool:
+    """Return whether a value is of a class, which may not be loaded."""
+    return isinstance(value, getattr(sys.modules.get(module), name, ()))

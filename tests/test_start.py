@@ -1,0 +1,87 @@
+"""What a new process loads: each package only if something is done that needs it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dask_dpmeans.estimators.dpmeans import DPMeans
+
+HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
+"""Packages that take long to load."""
+STORES = "dask", "distributed", "fsspec", "matplotlib", "xarray", "zarr"
+"""Packages that rows in memory do not need."""
+FITS = """
+import sys
+import numpy as np
+import scipy.sparse
+import sklearn.cluster  # it loads pandas, if that is there
+from dask_dpmeans import (
+    DPMeans, GibbsMixture, GraphCutDPMeans, HDPMeans, KernelDPMeans, LinkageDPMeans,
+    OnlineDPMeans, SpectralDPMeans, SplitMergeDPMeans)
+
+def loaded(what):
+    found = {name.partition(".")[0] for name in sys.modules} & set(sys.argv[1].split())
+    assert not found, (what, found)
+
+rows = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([0, 9, 18], 20)[:, np.newaxis]
+loaded("import")
+models = [
+    DPMeans(), DPMeans(9.0), DPMeans(9.0, search=True),
+    DPMeans(missing="observed"), LinkageDPMeans(), KernelDPMeans(0.5), SpectralDPMeans(9.0),
+    OnlineDPMeans(9.0), SplitMergeDPMeans(9.0), GibbsMixture(9.0)]
+for model in models:
+    model.fit(rows)
+    loaded(model)
+    if hasattr(model, "predict"):
+        model.predict(rows[:5])
+    if hasattr(model, "transform"):
+        model.transform(rows[:5])
+    loaded((model, "predict"))
+OnlineDPMeans(9.0).partial_fit(rows).partial_fit(rows)
+HDPMeans(9.0, 9.0).fit(rows, groups=np.repeat([0, 1], 30))
+GraphCutDPMeans(-0.2).fit(scipy.sparse.csr_array(np.abs(rows @ rows.T)))
+DPMeans(9.0).fit(scipy.sparse.csr_array(rows))
+DPMeans(9.0).fit(rows.tolist(), sample_weight=np.ones(60))
+loaded("others")
+"""
+
+
+def run_new(script: str, *words: str) -> str:
+    """Return what a script prints in a new process."""
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded_by(imported: str) -> list[str]:
+    """Return the heavy packages that an import loads, in a new process."""
+    print_them = f"print(*[name for name in {HEAVY} if name in sys.modules])"
+    return run_new(f"import sys; {imported}; {print_them}").split()
+
+
+def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
+    assert loaded_by("import dask_dpmeans.cli") == []
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "HDPMeans", "KernelDPMeans", "OnlineDPMeans"])
+def test_an_estimator_loads_neither_dask_nor_zarr_nor_numba_before_it_fits(name) -> None:
+    assert loaded_by(f"from dask_dpmeans import {name}") == ["numpy"]
+
+
+def test_rows_in_memory_are_fitted_without_dask_and_stores() -> None:
+    run_new(FITS, " ".join(STORES))
+
+
+def test_rows_of_all_kinds_are_recognized_by_a_process_that_loaded_their_packages_later() -> None:
+    script = (
+        "import numpy as np; from dask_dpmeans import DPMeans\n"
+        "rows = np.arange(12.0).reshape(6, 2); DPMeans(9.0).fit(rows)\n"
+        "import dask.array as da; import zarr\n"
+        "for each in (da.from_array(rows, chunks=2), zarr.array(rows)):\n"
+        "    print(*np.asarray(DPMeans(9.0).fit(each).labels_))"
+    )
+    expected = " ".join(map(str, DPMeans(9.0).fit(np.arange(12.0).reshape(6, 2)).labels_))
+    assert run_new(script).splitlines() == [expected] * 2

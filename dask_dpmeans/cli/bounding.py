@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Unpack
 
@@ -10,13 +12,14 @@ import click
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
-from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.group import StoppedError, WrongUseError
 from dask_dpmeans.cli.options import ARRAY, COMPUTE_OPTIONS, JSON, with_options
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.estimators.bounded import share_above
 from dask_dpmeans.selection.bounds import LowerBound, lower_bound
 from dask_dpmeans.selection.commands import sources
 from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 
 @with_options(
@@ -49,11 +52,23 @@ def bound_command(
         raise WrongUseError("the rows of this run were in memory: give them by --data")
     rows = rows_at(loaded.result, found)
     with (
+        _stoppable(loaded.result.store),
         open_rows(rows, False, False, loaded.model._reads(), **compute) as (opened, work),
         progress(as_json) as shown,
     ):
         bound = lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
     _say(bound, as_json)
+
+
+@contextmanager
+def _stoppable(store: RunStore) -> Iterator[None]:
+    """Raise `StoppedError` that says what the same command does if the bound inside is stopped."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = store.steps.has_checkpoints()
+        then = f"goes on after the last pass that {store.shown} keeps" if kept else "begins anew"
+        raise StoppedError(f"stopped: the same command {then}") from None
 
 
 def _say(bound: LowerBound, as_json: bool) -> None:

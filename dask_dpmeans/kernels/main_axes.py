@@ -55,16 +55,15 @@ class MainAxes:
         # The mean of rows far from 0 is rounded to their units: now it is found in units of the rest.
         shift = np.average(centered, axis=0, weights=weights)
         centered -= shift
-        unit = math.ldexp(1.0, -2 * exponent - heaviness)
+        unit = float(np.ldexp(1.0, -2 * exponent - heaviness))  # inf, not an error
         scatter = fsum(weights * (centered**2).sum(axis=1))
-        penalty, axes, rest, spared = penalty * unit, np.eye(d), 0.0, 0.0
+        penalty, axes, rest, spared = penalty * unit, np.eye(min(d, most)), 0.0, 0.0
         if d > most:
-            values, vectors = np.linalg.eigh(centered.T @ (weights[:, np.newaxis] * centered))
-            values, vectors = values[::-1], vectors[:, ::-1]
-            left = np.maximum(values - EPSILON * scatter * (n + 20 * d * d), 0)
+            values, axes = _main_axes(centered, weights, most)
+            left = np.maximum(values - EPSILON * scatter * (max(n, d) + 20 * min(n, d) ** 2), 0)
             after = np.cumsum(left[::-1])[::-1]
             kept = min(most, max(1, int((after > NEGLIGIBLE * penalty).sum())))
-            axes, left = vectors[:, :kept], left[kept:]
+            axes, left = axes[:, :kept], left[kept:]
             spared = min(float(np.append(left, np.zeros(k))[k - 1]), penalty / 2)
             rest = fsum(np.minimum(left, spared)) + spared
         off = axes.T @ axes - np.eye(axes.shape[1])
@@ -92,3 +91,18 @@ class MainAxes:
         lost = 2 * self.rounding * (math.sqrt(self.stretch * upper * self.unit) + self.rounding)
         total = (found - lost) / self.stretch + self.rest
         return (total - 16 * EPSILON * abs(total)) / self.unit
+
+
+def _main_axes(
+    rows: Float64Array, weights: Float64Array, most: int
+) -> tuple[Float64Array, Float64Array]:
+    """Return the min(n, d) eigenvalues of the scatter of rows, (n, d), and up to `most` axes, (d, q).
+
+    The largest are first.  The other eigenvalues are 0.
+    """
+    if rows.shape[1] <= rows.shape[0]:
+        values, vectors = np.linalg.eigh(rows.T @ (weights[:, np.newaxis] * rows))
+        return values[::-1], vectors[:, ::-1][:, :most]
+    scaled = np.sqrt(weights)[:, np.newaxis] * rows  # no (d, d) array of wide rows
+    values, vectors = np.linalg.eigh(scaled @ scaled.T)
+    return values[::-1], np.linalg.qr(scaled.T @ vectors[:, ::-1][:, :most])[0]

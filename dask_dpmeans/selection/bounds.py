@@ -4,11 +4,13 @@ A bound is a proof: no clusters of these rows cost less, rounding included.  The
 counts (`methods.dpmeans.bounds`).
 """
 
+import math
 import os
 import warnings
+from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,13 +21,12 @@ from dask_dpmeans.api.description import fingerprint
 from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.api.prediction import rows_at
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, LockLostError
 from dask_dpmeans.estimators.bounded import gap_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.geography import place_map
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
 from dask_dpmeans.methods.dpmeans.row_prices import MOST_AXES, NOTHING
@@ -39,6 +40,10 @@ from dask_dpmeans.storage.run_store import RunStore
 
 MOST_NUMBERS = 2**27
 """Numbers, rows times columns, that are held in memory: 1 GB."""
+SAME = 1e-5
+"""Objectives that differ by a greater share are not of the same rows."""
+NOT_WRITTEN = OSError, InputError, LockLostError
+"""Errors of a run that cannot be written, or at which another job is at work: the bound is true all the same."""
 MANY_ROWS = 2**15
 """More rows in few columns are known by their micro-clusters alone."""
 
@@ -88,12 +93,12 @@ def lower_bound(
     taken, of rows in memory.  Up to 1,500 rows of any number of columns, the *relaxation* of
     Peng & Wei (2007) with a price is solved for pieces of at most 300 rows each, with cuts and
     branching as in Piccialli, Sudoso & Wiegele (2022) and pieces as in Croella, Piccialli & Sudoso
-    (2025).  The highest bound counts.  Many rows of many columns have only a low bound.  All bounds
-    begin with a search from the fitted centers.
+    (2025).  The highest bound counts.  Many rows of many columns have only a low bound, more than
+    3,000 clusters none but the penalty.  All bounds begin with a search from the fitted centers.
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
     bound of its rows: a second call reads it.  If a call is stopped, the next one goes on after the
-    last whole pass.  A model has it in `lower_bound_`, `gap_` and
+    last whole pass.  A model has the bound of its own rows in `lower_bound_`, `gap_` and
     `cluster_gaps_` until the next fit.
 
     Parameters
@@ -151,9 +156,10 @@ def lower_bound(
     if store is not None:
         source = replace(source, checkpoints=BoundCheckpoints(store))
     found = _bound_of(source, model._centers().values, penalty)
-    model._set_bound(found.value, found.objective, found.cluster_gaps)
+    if math.isclose(found.objective, model.objective_, rel_tol=SAME):
+        model._set_bound(found.value, found.objective, found.cluster_gaps)
     if store is not None:
-        store.write_bound(asdict(found))
+        _keep(store, found)
     return found
 
 
@@ -168,14 +174,22 @@ class BoundCheckpoints:
         return self.store.steps.checkpoints().load(name)
 
     def save(self, name: str, content: bytes) -> None:
-        """Write a checkpoint, if no other job is at work on the run."""
-        with only_job(self.store.location) as lock:
+        """Write a checkpoint, if the run can be written and no other job is at work on it."""
+        with suppress(*NOT_WRITTEN), only_job(self.store.location) as lock:
             if self.store.finished():
                 self.store.steps.checkpoints(lock.holder).save(name, content)
 
 
+def _keep(store: RunStore, found: LowerBound) -> None:
+    """Write a bound into a run, or warn that it is not kept."""
+    try:
+        store.write_bound(asdict(found))
+    except NOT_WRITTEN as error:
+        warnings.warn(f"the bound is not kept in {store.shown}: {error}", UserWarning, stacklevel=3)
+
+
 def _may_keep(result: Result, source: RowSource) -> bool:
-    """Return whether a run can be written, and some rows are known to be its rows."""
+    """Return whether a run may be written, and some rows are known to be its rows."""
     same = fingerprint(source.summary) == result.manifest.input.fingerprint
     return same and not result.store.location.read_only
 
@@ -200,7 +214,9 @@ def _bound_of_many(source: RowSource, centers: Float64Array, penalty: float) -> 
     """Return the bound by prices of micro-clusters, in two passes over the rows."""
     fitted = fitted_micro(source, centers, penalty)
     if fitted is None:
-        raise InputError("squared distances of X are not finite numbers: scale its columns")
+        raise InputError(
+            "squared distances of X times weights are beyond the range of float64: scale its columns or weights"
+        )
     micro = fitted.micro
     with one_blas_thread():
         better = _better(micro.rows, micro.weights, fitted.penalty, fitted.centers)
@@ -242,7 +258,7 @@ def _penalty(model: Any) -> float:
     }.items():
         if there:
             raise InputError(f"a lower bound is not known with {reason}; fit without it")
-    return float(cast(LinearPrice, model.method().price).penalty)
+    return float(model.penalty_)
 
 
 def _better(

@@ -32,6 +32,7 @@ FILES = {
     "published/tsplib1060": 30,
     "published/tsplib3038": 10,
     "published/image": 10,
+    "published/page": 10,
     "vehicle": 4,
     "published/liver": 20,
     "birch1": 100,

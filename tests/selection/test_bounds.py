@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -29,10 +30,11 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.bounded import share_above
-from dask_dpmeans.methods.dpmeans import bounds, row_prices
+from dask_dpmeans.methods.dpmeans import bounds, micro_prices, row_prices
 from dask_dpmeans.report import report
 from dask_dpmeans.selection import bounds as selection_bounds
 from dask_dpmeans.sources import RowSource
+from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -82,6 +84,33 @@ def test_prices_are_near_in_few_columns_and_the_relaxation_in_many():
     found = lower_bound(searched(many, 200.0), many)
     assert found.method == "relaxation"
     assert found.gap < 1e-6
+
+
+@pytest.mark.parametrize("most", [100, 2**15])
+def test_more_clusters_than_cells_have_the_bound_of_one_cluster(most, monkeypatch):
+    X = blobs()
+    model = searched(X, 2.0)
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", most)
+    for module in (row_prices, micro_prices):
+        monkeypatch.setattr(module, "MOST_CELLS", 9)
+    monkeypatch.setattr(bounds, "RELAXED_ROWS", 100)
+    found = lower_bound(model, X)
+    assert (found.value, found.method) == (2.0, "one cluster")
+    assert found.objective == pytest.approx(model.objective_)
+
+
+def test_rows_and_weights_at_the_ends_of_their_range_are_bounded_or_refused(monkeypatch):
+    X = blobs(40)
+    light = np.full(40, 1e-320)
+    found = lower_bound(searched(X, 2e-319, sample_weight=light), X, light)
+    assert (found.value, found.method) == (2e-319, "one cluster")
+    far = searched(1e150 * X, 2e301)
+    assert lower_bound(far, 1e150 * X).gap < 1e-4
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", 10)
+    with pytest.raises(InputError, match="are beyond the range of float64: scale its columns or"):
+        lower_bound(searched(1e-160 * X, 2e-319), 1e-160 * X)
+    with pytest.raises(InputError, match="are beyond the range of float64: scale its columns or"):
+        lower_bound(searched(X, 2e-319, sample_weight=light), X, light)
 
 
 def test_a_bound_of_pieces_is_one_too(monkeypatch):
@@ -232,6 +261,44 @@ def test_a_bound_belongs_to_one_fit_of_its_rows(bounded):
     assert not list(store.location.entries())
 
 
+def test_a_bound_that_cannot_be_kept_is_told_all_the_same(bounded, monkeypatch):
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", 100)  # in passes that are kept too
+    monkeypatch.setattr(row_prices, "GOALS", (1e-1, 1e-2))
+    expected = lower_bound(load("run.zarr"), blobs())
+    fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0), force=True)
+    with only_job("run.zarr"), pytest.warns(UserWarning, match="is not kept in .*run.zarr: .*job"):
+        assert lower_bound("run.zarr") == expected
+
+    def refused(*_):
+        raise PermissionError("no entry")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(selection_bounds, "only_job", refused)
+        patched.setattr(RunStore, "write_bound", refused)
+        said = CliRunner().invoke(main, ["bound", "run.zarr"])
+    assert said.exit_code == 0
+    assert "the bound is not kept in" in said.stderr
+    assert "run.zarr: no entry" in said.stderr
+    assert f"lower bound  {expected.value:.9g}" in said.stdout
+    assert RunStore.at("run.zarr").bound() is None
+
+
+@pytest.mark.parametrize(
+    ("most", "then"),
+    [(100, "goes on after the last pass that .*run.zarr keeps\n"), (2**15, "begins anew\n")],
+)
+def test_a_command_that_is_stopped_says_what_it_does_next(most, then, bounded, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0), force=True)
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", most)
+    monkeypatch.setattr(selection_bounds, "_better", stopped)
+    said = CliRunner().invoke(main, ["bound", "run.zarr", "--threads", "1"])
+    assert said.exit_code == 3
+    assert re.search(f"stopped: the same command {then}", said.stderr)
+
+
 def test_a_damaged_bound_is_named(bounded):
     path = Path("run.zarr/steps/bound/zarr.json")
     path.write_text(path.read_text("utf-8").replace('"n_clusters"', '"n_cluster"'), "utf-8")
@@ -249,6 +316,18 @@ def test_a_model_has_its_gap_until_the_next_fit():
     assert clone.gap_ == found.gap
     assert not hasattr(model.fit(X), "gap_")
     assert not hasattr(model, "cluster_gaps_")
+
+
+def test_a_model_has_the_gap_of_its_own_rows_and_penalty_alone():
+    X = blobs()
+    model = DPMeans(PENALTY, random_state=0).fit(X)
+    others = lower_bound(model, X[::2])
+    assert not hasattr(model, "gap_")
+    found = lower_bound(model, X)
+    assert lower_bound(model, X[::2]) == others
+    assert lower_bound(model, X, np.full(240, 2.0)) != found
+    assert (model.lower_bound_, model.gap_) == (found.value, found.gap)
+    assert lower_bound(model.set_params(penalty=9.0), X) == found  # it was not fitted at 9
 
 
 @given(seeds)

@@ -16,7 +16,12 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.anticlusters import MOST_ROWS, pieces_bound
 from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
-from dask_dpmeans.methods.dpmeans.row_prices import NOTHING, PricesBound, prices_bound
+from dask_dpmeans.methods.dpmeans.row_prices import (
+    LEAST_PENALTY,
+    NOTHING,
+    PricesBound,
+    prices_bound,
+)
 
 RELAXED_ROWS = 1500
 """More rows have no bound by relaxation: the work of its pieces would be split too often."""
@@ -92,6 +97,6 @@ def highest(fitted: Fitted) -> tuple[PricesBound, str]:
         found = bound(fitted)
         if found.value > best.value:
             best, method = found, name
-        if fitted.objective <= (1 + PROVED) * best.value:
+        if fitted.penalty < LEAST_PENALTY or fitted.objective <= (1 + PROVED) * best.value:
             break
     return best, method

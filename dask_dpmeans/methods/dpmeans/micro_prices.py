@@ -20,6 +20,7 @@ from dask_dpmeans.kernels.micro_surplus import SUMMED, MicroRows
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.surplus import EPSILON
 from dask_dpmeans.methods.dpmeans.row_prices import (
+    LEAST_PENALTY,
     MOST_CELLS,
     NOTHING,
     TINY,
@@ -65,7 +66,8 @@ class FittedMicro:
 
     def prices(self, centers: Float64Array) -> PricesBound:
         """Return a lower bound for the input; it is nearer the better the centers, (k, d), are."""
-        if len(centers) > MOST_CELLS or not TINY < self.penalty < 1 / TINY:
+        small = self.penalty < max(TINY, LEAST_PENALTY * self.unit)
+        if len(centers) > MOST_CELLS or small or self.penalty > 1 / TINY:
             return NOTHING
         upper = fsum(self.costs) + self.penalty * len(self.centers)
         with np.errstate(all="ignore"):  # prices that are not finite prove nothing
@@ -79,7 +81,7 @@ class FittedMicro:
 def fitted_micro(source: Source, centers: Float64Array, penalty: float) -> FittedMicro | None:
     """Return the rows of a source in micro-clusters about centers, (k, d), in two passes.
 
-    None if their squared distances are not finite.
+    None if their weighted squared distances are beyond the range of numbers.
     """
     k, d = centers.shape
     summary = source.summary
@@ -87,6 +89,8 @@ def fitted_micro(source: Source, centers: Float64Array, penalty: float) -> Fitte
         high = np.maximum(summary.highest, centers.max(axis=0))
         spread = float((high - np.minimum(summary.lowest, centers.min(axis=0))).max())
     exponent, heaviness = math.frexp(spread)[1], math.frexp(summary.weight)[1]
+    if not -1000 < 2 * exponent + heaviness < 1000:
+        return None
     first = Collect(Centers(centers), Grids.one_place(k, d), exponent, heaviness)
     whole = _collected(source, first)
     if not (math.isfinite(spread) and np.isfinite(whole.products).all() and len(whole.keys)):

@@ -101,8 +101,11 @@ def _instance(rows: Rows, weights: Float64Array, penalty: float) -> Instance:
     exponent = math.frexp(spread)[1] + 2
     mantissa, of_penalty = math.frexp(penalty)
     with np.errstate(over="ignore", under="ignore"):
-        sums = np.bincount(inverse.ravel(), weights[some] / mantissa)
-        heavy = np.minimum(np.ldexp(sums, 2 * exponent - of_penalty), HUGE)
+        mantissas, exponents = np.frexp(
+            weights[some]
+        )  # a quotient of subnormal weights would be coarse
+        in_units = np.ldexp(mantissas / mantissa, exponents + (2 * exponent - of_penalty))
+        heavy = np.minimum(np.bincount(inverse.ravel(), in_units), HUGE)
         heavy *= 1 - 2 * (len(weights) + 8) * EPS
         kept = heavy > TINY
         return Instance(_squared(np.ldexp(values, -exponent)[kept]), heavy[kept])

@@ -37,6 +37,9 @@ MOST_PAIRS = 2**27
 """Pairs of boxes and rows that all bounds of the surplus may look at together."""
 TINY = 1e-60
 """Penalties below this share of the squared distances have no bound but themselves."""
+LEAST_PENALTY = 1e-290
+"""Lower penalties have no bound but themselves: numbers near the least ones are rounded by far more than
+`EPSILON`, perhaps to a bound above the optimum."""
 ROUNDS = 200
 MOST_WORK = 2.0**40
 """Cubes of numbers of cells, of which each central point counts as ten: 10 points of 2,200 cells."""

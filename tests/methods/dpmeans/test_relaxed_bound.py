@@ -134,3 +134,14 @@ def test_certified_optima_are_proved(name):
     upper = at + penalty * k
     bound = relaxed_bound(rows, np.ones(len(rows)), penalty, upper)
     assert upper * (1 - 1e-6) <= bound <= upper * (1 + 1e-12)
+
+
+def test_subnormal_weights_are_not_rounded_up():
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        rows = (rng.normal(size=(4, 2)) + 4 * rng.integers(0, 3, (4, 1))) * 1e140
+        weights = 1e-320 * rng.choice([1.0, 3.0, 0.25], 4)
+        penalty = 1e-40 * rng.uniform(0.5, 20)
+        assert Fraction(relaxed_bound(rows, weights, penalty)) <= exact_optimum(
+            rows, weights, penalty
+        )

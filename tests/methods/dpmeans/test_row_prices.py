@@ -5,6 +5,7 @@ instances instead of 60.
 """
 
 import os
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
@@ -103,6 +104,24 @@ def test_main_axes_lose_what_the_other_axes_cost(offset):
         whole = MainAxes.of(rows, weights, penalty, k, most=6)
         same = lowest_objective(whole.rows, whole.weights, whole.penalty)
         assert whole.bound(same, optimum) == pytest.approx(optimum, rel=1e-8)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_more_columns_than_rows_have_the_main_axes_of_the_rows(offset):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(12, 12)) * np.linspace(9, 0.1, 12) + offset
+    weights = rng.choice([1.0, 2.0], 12)
+    wide = np.column_stack([rows, np.full((12, 3000), offset)])
+    expected = MainAxes.of(rows, weights, 90.0, 3, most=4)
+    tracemalloc.start()
+    found = MainAxes.of(wide, weights, 90.0, 3, most=4)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20 * wide.nbytes  # no (d, d) array
+    assert (found.rest, found.penalty) == pytest.approx((expected.rest, expected.penalty), rel=1e-6)
+    assert expected.rest > 0
+    assert np.abs(found.rows) == pytest.approx(np.abs(expected.rows), abs=1e-9)
+    assert found.stretch < 1 + 1e-8
 
 
 def test_cells_hold_rows_of_one_label_and_no_more_than_asked_for():

@@ -44,7 +44,7 @@ def labels_on_grid(result: Result) -> LabelMap | None:
     )
     # an image has no coordinates; the grid of a model has coordinates of two dimensions
     is_image = not [name for name in grid["arrays"] if name != LABEL_MAP]
-    return LabelMap(labels, down, across, is_image)
+    return LabelMap(labels, down, across, is_image or down.from_top)
 
 
 def _side(result: Result, grid: Mapping[str, Any], name: str, step: int) -> Side:

@@ -224,6 +224,8 @@ def _numbers(series: Any, name: str) -> Raw | None:
 def _type_name(series: Any) -> str:
     """Return the type of a column, for an error."""
     kind = series.dtype
+    if len(series) and series.is_null().all():
+        return "no value"
     if kind == nw.Unknown:
         return str(getattr(series.to_native(), "dtype", kind))
     return str(kind).partition("(")[0]

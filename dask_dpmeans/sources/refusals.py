@@ -188,7 +188,8 @@ def no_numbers(
     return InputError(
         f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers; {hint}, or "
         f"count {them} as {categories_of(list(columns))}, or encode {them} as numbers first "
-        "(sklearn.preprocessing.OneHotEncoder; dates as days since a date)"
+        "(sklearn.preprocessing.OneHotEncoder; dates as days since a date, durations as days; a "
+        "struct as a column for each field)"
     )
 
 

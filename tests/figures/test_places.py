@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,31 @@ def test_an_image_has_square_pixels_and_its_first_line_at_the_top(tmp_path):
     axes = plot.label_map(found, run.model.cluster_weights_).axes[0]
     assert axes.get_aspect() == 1.0
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
+
+
+def test_the_first_line_of_an_image_with_coordinates_is_at_the_top_and_its_unit_is_square(tmp_path):
+    values = np.full((1, 6, 8), 1.0)
+    values[0, 0] = 100.0  # the first line is a cluster of its own
+    image = zarr.create_group(tmp_path / "image.zarr")
+    image.create_array("0", data=values, chunks=(1, 6, 8))
+    axes = [{"name": name, "unit": "micrometer"} for name in "yx"]
+    scale = {"type": "scale", "scale": [1.0, 0.5, 0.25]}
+    levels = [{"path": "0", "coordinateTransformations": [scale]}]
+    told = {"version": "0.5", "multiscales": [{"axes": [{"name": "c"}, *axes], "datasets": levels}]}
+    image.attrs["ome"] = told
+    fit(tmp_path / "image.zarr/0", tmp_path / "run.zarr", DPMeans(4.0), features="c")
+    run = open_run(tmp_path / "run.zarr")
+    found = label_map.labels_on_grid(run.result)
+    axes = plot.label_map(found, run.model.cluster_weights_).axes[0]
+    mesh = axes.collections[0]
+    first, others = (np.unique(found.labels[part]) for part in (slice(0, 1), slice(1, None)))
+    assert len(first) == len(others) == 1
+    assert first != others
+    assert found.down.places[0] == 0.0  # the place of the first line, drawn at the upper end
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]
+    assert axes.get_aspect() == 1.0
+    colors = mesh.get_array()
+    assert not np.array_equal(colors[0, 0], colors[1, 0])
 
 
 def test_of_a_large_grid_samples_at_equal_steps_are_shown_and_the_page_says_so(

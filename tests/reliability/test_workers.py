@@ -1,10 +1,14 @@
 """Workers that are all gone, or that one task ends again and again: an error that says so, in bounded time."""
 
 import os
+import platform
 import signal
+from time import sleep
+from types import SimpleNamespace
 
 import dask
 import numpy as np
+import psutil
 import pytest
 import zarr
 from strategies import Nested
@@ -12,6 +16,10 @@ from strategies import Nested
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources import as_source, connect
+from dask_dpmeans.sources.cluster import workers_of
+from dask_dpmeans.sources.executors import cluster_monitor, dask_tasks
+from dask_dpmeans.sources.executors.process import return_freed_memory
+from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
 
 ROWS = np.arange(4096.0).reshape(-1, 2)
 BLOCK_ROWS = 64
@@ -94,3 +102,72 @@ def test_a_pass_without_a_worker_waits_for_a_while_and_no_longer(tmp_path, path)
         assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(
             Nested()
         )
+
+
+def test_a_pass_whose_workers_are_paused_waits_for_a_while_and_says_why(
+    tmp_path, path, monkeypatch
+):
+    def pause_from(share, dask_worker):
+        dask_worker.memory_manager.memory_pause_fraction = share
+
+    monkeypatch.setattr(cluster_monitor, "LOOK_AT_MEMORY", 0.1)
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        connect(None, 1, 1, "1GB", 60) as client,
+    ):
+        source = as_source(path, client=client, block_rows=BLOCK_ROWS, worker_timeout=1.5)
+        client.run(pause_from, 1e-9)
+        while next(iter(workers_of(client).values()))["status"] != "paused":
+            sleep(0.1)
+        with pytest.raises(
+            ClusterLostError, match=r"paused all workers for 1\.5 s, .* of 0\.93 GiB at least"
+        ):
+            source.fold(Nested())
+        client.run(pause_from, 0.8)
+        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(
+            Nested()
+        )
+
+
+class Worker:
+    """A worker that holds 400 of the bytes that it may hold; Dask pauses it at 80 %."""
+
+    def __init__(self, limit, share=0.8):
+        self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=share)
+        self.monitor = SimpleNamespace(get_process_memory=lambda: 400)
+
+
+@pytest.mark.parametrize(
+    ("worker", "gives_back"),
+    [
+        (Worker(500), True),
+        (Worker(540), True),
+        (Worker(560), False),
+        (Worker(500, 0.9), False),
+        (Worker(500, False), False),
+        (Worker(None), False),
+        (None, False),
+    ],
+)
+def test_a_task_gives_freed_memory_back_near_the_pause(monkeypatch, worker, gives_back):
+    def get_worker():
+        if worker is None:
+            raise ValueError("no worker")
+        return worker
+
+    given = []
+    monkeypatch.setattr(dask_tasks, "get_worker", get_worker)
+    monkeypatch.setattr(dask_tasks, "return_freed_memory", lambda: given.append(True))
+    job = FoldJob(Nested(), Prepare(ROWS.dtype), BLOCK_ROWS)
+    dask_tasks._apply(job, Shard(0, ROWS, None), (0, 2), dask_tasks.Literal((lambda: None, None)))
+    assert given == [True] * gives_back
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone keeps freed memory")
+def test_freed_memory_goes_back():
+    pieces = [b"x" * 60_000 for _ in range(1_000)]
+    last = pieces.pop()
+    held = psutil.Process().memory_info().rss
+    del pieces
+    return_freed_memory()
+    assert held - psutil.Process().memory_info().rss > 30_000_000, len(last)

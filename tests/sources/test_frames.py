@@ -109,6 +109,13 @@ def test_one_error_names_all_columns_that_are_no_numbers_and_the_ways_out(form):
         DPMeans(1.0).fit(MIXED[form]())
 
 
+def test_columns_without_a_value_and_structs_are_named_with_the_ways_out():
+    frame = pd.DataFrame({"age": [1.0, 2.0], "note": [None, None], "at": [{"x": 1}, {"x": 2}]})
+    told = r"'note' \(no value\), 'at' \(Object\) cannot .*; a struct as a column for each field\)"
+    with pytest.raises(InputError, match=told):
+        DPMeans(1.0).fit(frame)
+
+
 def test_lists_of_several_lengths_are_named_by_their_row():
     frame = pd.DataFrame({"emb": [[1.0, 2.0], [3.0]]})
     with pytest.raises(InputError, match=r"column 'emb' holds lists of 2 numbers, and at row 1 of"):

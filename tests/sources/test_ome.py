@@ -66,6 +66,7 @@ def test_a_level_gives_the_labels_of_its_flattened_pixels(
         step = 0.5 * 2**level
         assert found.label_map.y.values.tolist() == [10 + step * n for n in range(16 >> level)]
         assert found.label_map.x.attrs["units"] == "micrometer"
+        assert [found.label_map[axis].attrs.get("positive") for axis in "xy"] == [None, "down"]
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])

@@ -23,6 +23,9 @@ class Side(NamedTuple):
     """Samples along it, of which m at equal steps are shown."""
     has_coordinate: bool = False
     is_latitude: bool = False
+    unit: str = ""
+    from_top: bool = False
+    """Whether the coordinate grows downwards, as a depth or the lines of an image."""
 
 
 class LabelMap(NamedTuple):
@@ -53,4 +56,6 @@ def side(
         return Side(name, numbers, size)
     unit = str(attributes.get("units", ""))
     is_latitude = name.lower() in LATITUDES or attributes.get("standard_name") == "latitude"
-    return Side(f"{name} [{unit}]" if unit else name, shown, size, True, is_latitude)
+    from_top = attributes.get("positive") == "down"
+    label = f"{name} [{unit}]" if unit else name
+    return Side(label, shown, size, True, is_latitude, unit, from_top)

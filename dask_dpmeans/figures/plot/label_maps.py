@@ -33,7 +33,8 @@ def label_map(
     Returns
     -------
     The figure.  Samples in no cluster are blank.  A degree of latitude and one of longitude are as
-    long as in the middle of the map, unless it is very flat; pixels without coordinates are squares.
+    long as in the middle of the map, unless it is very flat; lengths in one unit are equally long, and
+    pixels without coordinates are squares.
     """
     colors = colors_by_weight(weights)
     colors[-1, 3] = 0.0
@@ -62,5 +63,6 @@ def _aspect(found: data.LabelMap) -> float | None:
     if found.down.is_latitude:
         middle = np.radians(found.down.places.mean())
         return float(within(1 / max(1e-9, np.cos(middle)), 1.0, MOST_STRETCH))
-    plain = not found.down.has_coordinate and not found.across.has_coordinate
-    return 1.0 if plain else None
+    sides = found.down, found.across
+    plain = not any(each.has_coordinate for each in sides)
+    return 1.0 if plain or (sides[0].unit and sides[0].unit == sides[1].unit) else None

@@ -1,4 +1,4 @@
-"""`ClusterMonitor`: log messages about workers that leave or are busy while a pass waits."""
+"""`ClusterMonitor`: log messages about workers that leave, are busy or paused while a pass waits."""
 
 import logging
 from contextlib import suppress
@@ -8,10 +8,13 @@ from time import monotonic
 from distributed import Client
 
 from dask_dpmeans.checks import format_count
+from dask_dpmeans.sources.cluster import workers_of
 from dask_dpmeans.sources.executors.keys import graph_of
 
 FIRST = 5.0
 """Seconds that a pass waits for busy workers before the first message."""
+LOOK_AT_MEMORY = 5.0
+"""Seconds from one look whether Dask has paused all workers to the next."""
 AGAIN = 60.0
 """Seconds from one such message to the next."""
 logger = logging.getLogger(__name__)
@@ -27,16 +30,34 @@ class ClusterMonitor:
     """Time since when a pass has waited for busy workers; None if it does not."""
     logged: float = 0.0
     """Time of the last message about busy workers."""
+    paused: bool = False
+    """Whether all workers were paused at the last look at their memory."""
+    looked: float = 0.0
+    """Time of that look."""
 
     def look(self, client: Client, *, begun: bool) -> bool:
-        """Return whether there are workers; `begun` tells whether a task of the pass has ended."""
+        """Return whether there are workers that Dask has not paused.
+
+        `begun` tells whether a task of the pass has ended.
+        """
         threads: dict[str, int] = {}
         with suppress(OSError):  # the scheduler does not answer
             threads = client.nthreads()
             self._log_busy(0 if begun else count_foreign_tasks(client, threads))
         if threads:
             self._log_lost(frozenset(threads))
-        return bool(threads)
+        return bool(threads) and not self._all_paused(client)
+
+    def _all_paused(self, client: Client) -> bool:
+        """Return whether all workers are paused, and log it when they are found so."""
+        now = monotonic()
+        if now >= self.looked + LOOK_AT_MEMORY:
+            before, self.looked, self.paused = self.paused, now, are_paused(client)
+            if self.paused and not before:
+                logger.warning(
+                    "waiting: Dask has paused all workers, which hold most of their memory"
+                )
+        return self.paused
 
     def _log_lost(self, workers: frozenset[str]) -> None:
         lost = sorted(self.workers - workers)
@@ -60,6 +81,16 @@ class ClusterMonitor:
             logger.warning(
                 "waiting: the workers are busy with %s of other jobs", format_count(n_tasks, "task")
             )
+
+
+def are_paused(client: Client) -> bool:
+    """Return whether there are workers, and Dask has paused all of them, and no task runs."""
+    workers = list(workers_of(client).values())
+    running = any(
+        each["status"] != "paused" or each["metrics"].get("task_counts", {}).get("executing")
+        for each in workers
+    )
+    return bool(workers) and not running
 
 
 def count_foreign_tasks(client: Client, threads: dict[str, int]) -> int:

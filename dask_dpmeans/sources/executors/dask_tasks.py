@@ -20,7 +20,7 @@ from distributed.protocol.pickle import dumps
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import check_versions
+from dask_dpmeans.sources.cluster import check_versions, workers_of
 from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
 from dask_dpmeans.sources.executors.keys import (
@@ -31,9 +31,13 @@ from dask_dpmeans.sources.executors.keys import (
     shard_bounds,
     value_of,
 )
-from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
+from dask_dpmeans.sources.executors.process import (
+    keep_freed_memory,
+    one_blas_thread,
+    return_freed_memory,
+)
 from dask_dpmeans.sources.progress import Count, OnPass
-from dask_dpmeans.sources.resources import WORKER_TIMEOUT, format_bytes
+from dask_dpmeans.sources.resources import WORKER_BYTES, WORKER_TIMEOUT, format_bytes
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 
 FAN_IN = 8
@@ -46,6 +50,8 @@ LOOK = 1.0
 """Seconds between looks whether there is a worker, while a pass runs."""
 LARGE_GRAPH = "1GB"
 """Size of a graph at which Dask warns; Dask's own limit of 10 MB is too low for centers."""
+NEAR_PAUSE = 0.9
+"""Share of the memory at which Dask pauses a worker, from which on freed memory is given back."""
 Node = Literal | Delayed
 """Values in tasks, and tasks."""
 
@@ -228,7 +234,7 @@ class DaskTasks:
             if self.monitor.look(client, begun=bool(count.ended or count.fits)):
                 seen = monotonic()
             elif monotonic() > seen + self.worker_timeout:
-                raise ClusterLostError(f"there has been no worker for {self.worker_timeout:g} s")
+                raise ClusterLostError(_waited_message(client, self.worker_timeout))
 
 
 class TaskReport:
@@ -263,6 +269,18 @@ def check_wanted() -> None:
         raise Reschedule
 
 
+def _waited_message(client: Client, seconds: float) -> str:
+    """Return the message for a pass whose workers are all gone or paused."""
+    limits = [each["memory_limit"] for each in workers_of(client).values() if each["memory_limit"]]
+    if not limits:
+        return f"there has been no worker for {seconds:g} s"
+    return (
+        f"Dask has paused all workers for {seconds:g} s, as they hold most of their memory, of "
+        f"{format_bytes(min(limits))} at least: give them more, or fewer threads. A worker needs "
+        f"{format_bytes(WORKER_BYTES)} beside the rows that it reads"
+    )
+
+
 def _killed_message(error: KilledWorker) -> str:
     """Return the message for a task whose workers all ended: its rows, and their memory."""
     numbers, worker = key_numbers(str(error.task)), error.last_worker
@@ -288,9 +306,24 @@ def _apply(
     given = with_check(value_of(shard), check)
     with one_blas_thread():
         answer = value_of(job)(given, range(*blocks), *carried)
+    _avoid_pause()
     if report is not None:
         report()
     return answer
+
+
+def _avoid_pause() -> None:
+    """Give freed memory back if Dask would pause this worker, which then gets no further task.
+
+    Dask itself does nothing about memory that a paused worker has freed and keeps.
+    """
+    with suppress(ValueError):  # from threads, which are no worker
+        worker = get_worker()
+        limits = worker.memory_manager
+        if limits.memory_limit and limits.memory_pause_fraction:
+            most = NEAR_PAUSE * limits.memory_pause_fraction * limits.memory_limit
+            if worker.monitor.get_process_memory() > most:
+                return_freed_memory()
 
 
 def _call_alone(job: Callable[[Shared], Answer], shared: Shared, told: Literal) -> Answer:

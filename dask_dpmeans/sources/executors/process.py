@@ -70,3 +70,9 @@ def keep_freed_memory() -> None:
         adjust = getattr(libc, "mallopt", lambda *setting: None)  # glibc has it, musl has not
         for parameter, value in settings.items():
             adjust(parameter, value)
+
+
+def return_freed_memory() -> None:
+    """Give freed memory back to the system, if the C library can be told so."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)

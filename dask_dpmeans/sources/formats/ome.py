@@ -36,7 +36,10 @@ class Level:
     """Names of the channels, if they are told and differ."""
 
     def coords(self, shape: Sequence[int]) -> dict[str, Any]:
-        """Return the coordinates of an array of this shape, as xarray takes them."""
+        """Return the coordinates of an array of this shape, as xarray takes them.
+
+        Lines of an image are counted from the top: ``y`` is "positive down", in words of CF.
+        """
         found: dict[str, Any] = {}
         for number, (axis, size) in enumerate(zip(self.axes, shape, strict=True)):
             if axis == "c":
@@ -46,7 +49,8 @@ class Level:
             if self.scale:
                 unit = self.units[number]
                 places: Raw = self.offset[number] + self.scale[number] * np.arange(size)
-                found[axis] = (axis, places, {} if unit is None else {"units": unit})
+                told = {} if unit is None else {"units": unit}
+                found[axis] = (axis, places, told | ({"positive": "down"} if axis == "y" else {}))
         return found
 
 

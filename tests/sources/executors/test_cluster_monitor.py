@@ -5,14 +5,26 @@ import logging
 import pytest
 
 from dask_dpmeans.sources.executors import cluster_monitor
-from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor, count_foreign_tasks
+from dask_dpmeans.sources.executors.cluster_monitor import (
+    ClusterMonitor,
+    are_paused,
+    count_foreign_tasks,
+)
 
 
 class Cluster:
     """What a client tells of its own tasks and of the workers."""
 
-    def __init__(self, threads, processing=None, futures=()):
+    def __init__(self, threads, processing=None, futures=(), workers=()):
         self.threads, self.tasks, self.futures = threads, processing or {}, dict.fromkeys(futures)
+        self.workers, self.scheduler = workers, self
+
+    def identity(self, n_workers):
+        assert n_workers == -1  # all of them
+        return {"workers": dict(enumerate(self.workers))}
+
+    def sync(self, function, **given):
+        return function(**given)
 
     def nthreads(self):
         if self.threads is None:
@@ -74,4 +86,38 @@ def test_workers_that_leave_are_named_once(caplog):
         assert looks.look(Cluster(threads), begun=True) is bool(threads)
     assert [each.getMessage() for each in caplog.records] == [
         "lost workers b, c: 1 of the cluster go on, and do again what was lost"
+    ]
+
+
+RUNS = {"status": "running", "metrics": {"task_counts": {"memory": 1}}}
+PAUSED = {"status": "paused", "metrics": {"task_counts": {"memory": 1}}}
+ENDS = {"status": "paused", "metrics": {"task_counts": {"executing": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("workers", "paused"),
+    [
+        ([], False),
+        ([PAUSED], True),
+        ([PAUSED, PAUSED], True),
+        ([PAUSED, RUNS], False),
+        ([PAUSED, ENDS], False),
+        ([{"status": "paused", "metrics": {}}], True),
+    ],
+)
+def test_workers_are_paused_where_none_runs_a_task_or_would_take_one(workers, paused):
+    assert are_paused(Cluster({"a": 1}, workers=workers)) is paused
+
+
+def test_paused_workers_count_as_none_and_are_told_once(caplog, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(cluster_monitor, "monotonic", lambda: now[0])
+    looks, cluster, found = ClusterMonitor(), Cluster({"a": 1}, workers=[RUNS]), []
+    for second in range(30):
+        now[0] = 100.0 + second
+        cluster.workers = [PAUSED if 7 <= second < 18 else RUNS]
+        found.append(looks.look(cluster, begun=True))
+    assert found == [not 10 <= second < 20 for second in range(30)]
+    assert [each.getMessage() for each in caplog.records] == [
+        "waiting: Dask has paused all workers, which hold most of their memory"
     ]

@@ -55,7 +55,7 @@ class MainAxes:
         # The mean of rows far from 0 is rounded to their units: now it is found in units of the rest.
         shift = np.average(centered, axis=0, weights=weights)
         centered -= shift
-        unit = math.ldexp(1.0, -2 * exponent - heaviness)
+        unit = float(np.ldexp(1.0, -2 * exponent - heaviness))
         scatter = fsum(weights * (centered**2).sum(axis=1))
         penalty, axes, rest, spared = penalty * unit, np.eye(d), 0.0, 0.0
         if d > most:

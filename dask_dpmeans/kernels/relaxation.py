@@ -27,6 +27,8 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.triangle_cuts import Cuts
 
 OVER_RELAXATION = 1.6
+CAP = 2.0
+"""Highest cost, in units of the one above which no cost has an effect but through cuts."""
 PRICE_STEPS = 5
 """Steps of the prices of the cuts in a step of the solver."""
 STEPS_BETWEEN_SCALES = 20
@@ -50,15 +52,16 @@ class Problem:
     def of(cls, links: Float64Array, masses: Float64Array) -> Self:
         """Return the problem of links, (n, n), symmetric, >= 0, infinite for two items that must not be together.
 
-        Costs are capped where a higher one has no effect: at c_ij = (c_ii r + c_jj / r) / 2, r = v_j / v_i.  (A
-        semidefinite matrix C - (y v' + v y') / 2 - N with N >= 0 has off-diagonals of at most that much less
-        (y_i v_j + v_i y_j) / 2.)  A lower cost never raises the relaxation.
+        Costs are capped at `CAP` times the one above which none has an effect without cuts:
+        c_ij = (c_ii r + c_jj / r) / 2, r = v_j / v_i.  (A semidefinite matrix C - (y v' + v y') / 2 - N
+        with N >= 0 has off-diagonals of at most that much less (y_i v_j + v_i y_j) / 2.)  A lower cost
+        never raises the relaxation.
         """
         roots = np.sqrt(masses)
         costs = links / np.outer(roots, roots)
         costs[np.diag_indices_from(costs)] += 1.0
         half = np.outer(np.diag(costs) / roots, roots) / 2
-        return cls(np.minimum(costs, half + half.T), roots, masses)
+        return cls(np.minimum(costs, CAP * (half + half.T)), roots, masses)
 
 
 @dataclass(frozen=True)

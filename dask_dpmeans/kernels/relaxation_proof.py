@@ -96,17 +96,18 @@ def _less_negative_part(matrix: Float64Array, value: float) -> float:
     s = max(choices, key=lambda s: (value - np.maximum(below - s, 0.0).sum()) / (1 + s))
     factor = vectors[:, : len(below)] * np.sqrt(np.maximum(below - s, 0.0))
     trace = float((factor**2).sum()) * (1 + 2 * len(matrix) * len(matrix) * EPS)
-    lack = _lack(matrix + factor @ factor.T, s) + 2 * (len(matrix) + 8) * EPS * trace
+    lack = _lack(matrix + factor @ factor.T, s, trace) + 2 * (len(matrix) + 8) * EPS * trace
     return (value - trace) / (1 + lack) * (1 - 8 * EPS)
 
 
-def _lack(matrix: Float64Array, about: float) -> float:
+def _lack(matrix: Float64Array, about: float, added: float) -> float:
     """Return an s >= 0, about as given, with which matrix + s I is proved semidefinite.
 
-    It is inf if there is no proof.
+    It is inf if there is no proof.  `added` is the trace of what the matrix was rounded with: that
+    rounding may be all that is left of it.
     """
     diagonal = np.diag(matrix)
-    unit = 4 * len(matrix) * EPS * float(np.abs(diagonal).sum())
+    unit = 4 * len(matrix) * EPS * (float(np.abs(diagonal).sum()) + added)
     for shift in SHIFTS:
         shifted = matrix.copy()
         shifted[np.diag_indices_from(shifted)] += about + shift * unit
@@ -114,9 +115,9 @@ def _lack(matrix: Float64Array, about: float) -> float:
             factor = cholesky(shifted)
         except LinAlgError:
             continue
-        added = float((np.diag(shifted) - diagonal).max())
-        added += 4 * EPS * float(np.abs(np.diag(shifted)).max())
+        raised = float((np.diag(shifted) - diagonal).max())
+        raised += 4 * EPS * float(np.abs(np.diag(shifted)).max())
         residual = float(np.linalg.norm(shifted - factor.T @ factor))
         residual += 2 * (len(matrix) + 8) * EPS * float((factor**2).sum())
-        return (max(added, 0.0) + residual) * (1 + 1e-6)
+        return (max(raised, 0.0) + residual) * (1 + 1e-6)
     return math.inf

@@ -134,6 +134,6 @@ def _fitted(
     )
     # Rows less their center, and centers less the origin, are rounded.
     inertia = fsum(found.weights * (places**2).sum(axis=1)) + fsum(squares)
-    unit = math.ldexp(1.0, -2 * collect.exponent - collect.heaviness)
+    unit = float(np.ldexp(1.0, -2 * collect.exponent - collect.heaviness))
     rounding = 2 * EPSILON * math.sqrt(inertia)
     return FittedMicro(micro, labels, penalty * unit, centers, squares, unit, rounding)

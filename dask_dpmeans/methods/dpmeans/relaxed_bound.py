@@ -54,6 +54,34 @@ class Instance:
 
 
 @dataclass(frozen=True, eq=False)
+class Before:
+    """Where the solver ended in the node before."""
+
+    groups: IndexArray
+    """(n,), its groups."""
+    roots: Float64Array
+    """(groups,), square roots of their masses."""
+    triples: IndexArray
+    """(m, 3), rows of its last cuts."""
+    point: Point
+    """Its last point."""
+
+    def joined(self, groups: IndexArray, roots: Float64Array) -> tuple[Cuts, Point]:
+        """Return the cuts and the point for larger groups, (n,), with these square roots of masses."""
+        i, j, k = triples = groups[self.triples].T
+        still = (i != j) & (i != k)  # the others are no inequalities any more
+        triples, which = np.unique(triples.T[still], axis=0, return_inverse=True)
+        prices = np.bincount(which.ravel(), self.point.prices[still], len(triples))
+        shares = np.zeros((len(roots), len(self.roots)))
+        shares[groups, self.groups] = self.roots[self.groups] / roots[groups]
+        shared, multipliers = (
+            shares @ each @ shares.T for each in (self.point.shared, self.point.multipliers)
+        )
+        point = Point(shared, multipliers, prices, self.point.scale)
+        return Cuts.of(triples, roots), point
+
+
+@dataclass(frozen=True, eq=False)
 class Node:
     """The partitions in which some rows are together and some are not."""
 
@@ -65,8 +93,8 @@ class Node:
     """Proved, in prices of a cluster."""
     pair: tuple[int, int] | None = None
     """Two rows to split on; None if all rows are together."""
-    triples: IndexArray | None = None
-    """(m, 3), rows of the last cuts."""
+    before: Before | None = None
+    """Where the solver begins; None: at clusters of one item."""
 
 
 def relaxed_bound(
@@ -74,7 +102,8 @@ def relaxed_bound(
 ) -> float:
     """Return a lower bound on the objective of every partition of the rows, proved, rounding included.
 
-    The same arguments give the same bytes if BLAS has one thread.  Memory is about 20 (n, n) arrays.
+    The same arguments give the same bytes if BLAS has one thread.  Memory is about 20 (n, n) arrays,
+    and 2 of each node that is not closed.
 
     Parameters
     ----------
@@ -153,14 +182,15 @@ def _bounded(instance: Instance, node: Node, enough: float, work: float) -> tupl
     problem = _problem(instance, node)
     if len(problem.masses) == 1:
         return replace(node, bound=max(node.bound, problem.costs[0, 0] * (1 - 32 * EPS))), work
-    cuts = no_cuts(problem.roots)
-    if node.triples is not None:
-        cuts = Cuts.of(_distinct(groups[node.triples]), problem.roots)
-    bound, cuts, point, work = _solved(problem, cuts, (node.bound, enough), work)
+    cuts, point = no_cuts(problem.roots), Point.first(len(problem.masses))
+    if node.before is not None:
+        cuts, point = node.before.joined(groups, problem.roots)
+    bound, cuts, point, work = _solved(problem, cuts, point, _apart(node), enough, work)
     first = np.unique(groups, return_index=True)[1]
-    pair = _pair(point.shared, problem.roots)
+    pair = _pair(point.shared, problem.roots, _apart(node))
     rows = None if pair is None else (int(first[pair[0]]), int(first[pair[1]]))
-    return replace(node, bound=bound, pair=rows, triples=first[cuts.triples]), work
+    before = Before(groups, problem.roots, first[cuts.triples], point)
+    return replace(node, bound=max(node.bound, bound), pair=rows, before=before), work
 
 
 def _problem(instance: Instance, node: Node) -> Problem:
@@ -171,22 +201,17 @@ def _problem(instance: Instance, node: Node) -> Problem:
     each = 0.5 * np.outer(instance.weights, instance.weights) * instance.squared
     np.add.at(links, (groups[:, np.newaxis], groups), each)
     links *= lower
-    for pair in node.apart:
-        one, two = groups[list(pair)]
-        links[one, two] = links[two, one] = math.inf
+    one, two = _apart(node)
+    links[one, two] = links[two, one] = math.inf
     masses = np.bincount(groups, instance.weights).astype(np.float64) * lower
     return Problem.of(links, masses)
 
 
 def _solved(
-    problem: Problem, cuts: Cuts, bounds: tuple[float, float], work: float
+    problem: Problem, cuts: Cuts, point: Point, apart: IndexArray, enough: float, work: float
 ) -> tuple[float, Cuts, Point, float]:
-    """Return a bound, the last cuts and point, and the work that is left.
-
-    `bounds` are the bound that is known and the one that is enough.
-    """
-    (bound, enough), n = bounds, len(problem.masses)
-    point = replace(Point.first(n), prices=np.zeros(len(cuts.triples)))
+    """Return a bound, the last cuts and point, and the work that is left."""
+    bound, n = 1.0, len(problem.masses)
     while True:
         before = bound
         for _ in range(PROOFS):
@@ -204,7 +229,7 @@ def _solved(
             cuts, point = _with_cuts(cuts, point, new, problem.roots)
             continue
         slow = bound - before < LEAST_GAIN * (enough - bound)
-        if point.residual < CONVERGED[1] or (slow and _pair(point.shared, problem.roots)):
+        if point.residual < CONVERGED[1] or (slow and _pair(point.shared, problem.roots, apart)):
             return bound, cuts, point, work
 
 
@@ -219,20 +244,21 @@ def _with_cuts(
     return Cuts.of(triples[first], roots), replace(point, prices=prices)
 
 
-def _distinct(triples: IndexArray) -> IndexArray:
-    """Return the triples that are still inequalities after rows were joined, each once."""
-    i, j, k = triples.T
-    return np.unique(triples[(i != j) & (i != k)], axis=0)
+def _apart(node: Node) -> IndexArray:
+    """Return the groups of the pairs that are not together, (2, pairs)."""
+    return node.groups[np.array(node.apart, np.intp).reshape(-1, 2)].T
 
 
-def _pair(shared: Float64Array, roots: Float64Array) -> tuple[int, int] | None:
+def _pair(shared: Float64Array, roots: Float64Array, apart: IndexArray) -> tuple[int, int] | None:
     """Return the two items that are least decided: together in part, and with other items in common.
 
-    None if all are decided.
+    None if all are decided, or are apart already, (2, pairs).
     """
     z = shared / np.outer(roots, roots)
     norms = (z**2).sum(axis=1)
-    apart = np.maximum(norms[:, np.newaxis] + norms - 2 * z @ z, 0.0)
-    doubt = np.triu(np.minimum(z / z.max(), apart / apart.max(initial=1e-300)), 1)
+    other = np.maximum(norms[:, np.newaxis] + norms - 2 * z @ z, 0.0)
+    doubt = np.minimum(z / z.max(), other / other.max(initial=1e-300))
+    doubt[*apart] = doubt[*apart[::-1]] = 0.0
+    doubt = np.triu(doubt, 1)
     one, two = divmod(int(doubt.argmax()), len(z))
     return (one, two) if one < two and doubt[one, two] > LEAST_DOUBT else None

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from strategies import seeds
 from threadpoolctl import threadpool_limits
 
-from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
+from dask_dpmeans.kernels.relaxation import Point
+from dask_dpmeans.methods.dpmeans.relaxed_bound import Before, relaxed_bound
 
 INSTANCES = int(os.environ.get("DASK_DPMEANS_TINY_INSTANCES", "60"))
 """Set to 10,000 for all of them, in some minutes."""
@@ -102,6 +103,44 @@ def test_bounds_scale_with_weights_and_squares(scale):
     assert weighted == pytest.approx(bound, rel=1e-6)
     longer = relaxed_bound(scale * rows, np.ones(20), 3.0 * scale**2) / scale**2
     assert longer == pytest.approx(bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("rings", [1, 2])
+def test_rings_of_five_are_proved_by_branching(rings):
+    """Rows in pairs around an odd ring: rows that are apart must not be together at a cost that is too low."""
+    angles = 2 * np.pi * np.arange(5) / 5
+    ring = np.column_stack([np.cos(angles), np.sin(angles)])
+    rows = np.concatenate([ring + np.array([20.0 * number, 0.0]) for number in range(rings)])
+    optimum = rings * float(exact_optimum(ring, np.ones(5), 0.8))
+    bound = relaxed_bound(rows, np.ones(len(rows)), 0.8, optimum, work=2**29)
+    assert optimum * (1 - 3e-7) <= bound <= optimum * (1 + 1e-12)
+
+
+@given(seed=seeds)
+def test_a_node_begins_with_the_clusters_of_the_node_before(seed):
+    rng = np.random.default_rng(seed)
+    labels, masses = rng.integers(0, 3, 9), rng.uniform(0.5, 2.0, 9)
+    within = labels * 2 + rng.integers(0, 2, 9)  # larger groups of the same clusters
+    groups = np.unique(within, return_inverse=True)[1]
+
+    def roots(groups):
+        return np.sqrt(np.bincount(groups, masses))
+
+    def shared(groups):
+        cluster = np.array([labels[groups == group][0] for group in range(groups.max() + 1)])
+        total = np.bincount(labels, masses)[cluster]
+        return np.outer(roots(groups), roots(groups)) / total * (cluster[:, np.newaxis] == cluster)
+
+    rows = np.arange(9)
+    triples = np.array([[0, 1, 2], [3, 4, 4], [3, 5, 4]])
+    point = Point(shared(rows), -shared(rows), np.array([1.0, 2.0, 4.0]), 3.0)
+    cuts, joined = Before(rows, roots(rows), triples, point).joined(groups, roots(groups))
+    np.testing.assert_allclose(joined.shared, shared(groups), atol=1e-12)
+    np.testing.assert_allclose(joined.multipliers, -shared(groups), atol=1e-12)
+    i, j, k = cuts.triples.T
+    assert ((i != j) & (i != k)).all()
+    kept = [(groups[i] not in (groups[j], groups[k])) for i, j, k in triples]
+    assert joined.prices.sum() == np.array([1.0, 2.0, 4.0])[kept].sum()
 
 
 def test_equal_rows_count_as_one_of_their_weight():

@@ -46,6 +46,12 @@ def test_the_bound_is_never_above_the_optimum():
     assert np.median(gaps) < 1e-4
 
 
+def test_units_that_are_no_numbers_prove_the_penalty():
+    """Weights and a penalty near the least number: the unit of objectives is none any more."""
+    rows, weights = blobs(20, 2, 2), np.full(20, 1e-320)
+    assert prices_bound(rows, weights, 2e-319, 1e-318, rows[:2]).value == 2e-319
+
+
 def blobs(n, columns, k, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, columns)) + 12 * rng.integers(0, k, (n, 1)) * (

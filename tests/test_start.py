@@ -45,6 +45,7 @@ GraphCutDPMeans(-0.2).fit(scipy.sparse.csr_array(np.abs(rows @ rows.T)))
 DPMeans(9.0).fit(scipy.sparse.csr_array(rows))
 DPMeans(9.0).fit(rows.tolist(), sample_weight=np.ones(60))
 loaded("others")
+assert "pyarrow.parquet" not in sys.modules  # pandas loads other parts of PyArrow
 """
 
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -12,12 +11,10 @@ import narwhals.stable.v2 as nw
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.tables import stored_columns, table_names, table_path
 from dask_dpmeans.sources.frames import frame_of, is_dask_frame
+from dask_dpmeans.sources.lazy_modules import pyarrow
 from dask_dpmeans.sources.named_columns import named_part, shown_names
 from dask_dpmeans.sources.opening import OpenedPath
 from dask_dpmeans.storage.location import Location
-
-if find_spec("pyarrow") is not None:
-    import pyarrow as pa
 
 PART_ROWS = 2**17
 """Rows of a part."""
@@ -36,7 +33,7 @@ class KeptColumns:
         """Yield all rows, in order, as tables of `PART_ROWS` rows, the last one of fewer."""
         held = self.schema.empty_table()
         for table in self.tables:
-            held = pa.concat_tables([held, _cast(table, self.schema)])
+            held = pyarrow.concat_tables([held, _cast(table, self.schema)])
             while held.num_rows >= PART_ROWS:
                 yield held.slice(0, PART_ROWS)
                 held = held.slice(PART_ROWS)
@@ -130,7 +127,7 @@ def _cast(table: Any, schema: Any) -> Any:
     """Return a table with the types of the first part."""
     try:
         return table.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError) as error:
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, KeyError, ValueError) as error:
         raise InputError(
             f"keep: a part of data has other columns or types than the first: {error}"
         ) from error

@@ -11,8 +11,11 @@ from dask_dpmeans.lazy import LazyModule
 if TYPE_CHECKING:
     import dask.array as da
     import distributed
+    import pyarrow
     import zarr.abc.store
     from dask.delayed import Delayed
+    from pyarrow import compute, parquet
+    from pyarrow import csv as arrow_csv
     from typing_extensions import TypeIs
 
     from dask_dpmeans.sources import cluster
@@ -26,6 +29,10 @@ else:
     da = LazyModule("dask.array")
     distributed = LazyModule("distributed")
     zarr = LazyModule("zarr")
+    pyarrow = LazyModule("pyarrow")
+    compute = LazyModule("pyarrow.compute")
+    parquet = LazyModule("pyarrow.parquet")
+    arrow_csv = LazyModule("pyarrow.csv")
     cluster = LazyModule("dask_dpmeans.sources.cluster")
     dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
     cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")

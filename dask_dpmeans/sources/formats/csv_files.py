@@ -14,13 +14,9 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import explained
-from dask_dpmeans.sources.formats.table_files import AVAILABLE, TableFile, check_height
+from dask_dpmeans.sources.formats.table_files import TableFile, check_height
+from dask_dpmeans.sources.lazy_modules import arrow_csv, pyarrow
 from dask_dpmeans.storage.location import Location
-
-if AVAILABLE:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-    from pyarrow import types
 
 BLOCK_BYTES = 2**23
 """Bytes of a block, about."""
@@ -90,13 +86,16 @@ def open_csv_files(
     found: dict[str, Any] = {}
     for _, _, kinds in opened:
         for column, kind in kinds.items():
-            found[column] = _common_type(found.get(column, pa.null()), kind)
-    found = {name: pa.float64() if types.is_null(kind) else kind for name, kind in found.items()}
+            found[column] = _common_type(found.get(column, pyarrow.null()), kind)
+    found = {
+        name: pyarrow.float64() if pyarrow.types.is_null(kind) else kind
+        for name, kind in found.items()
+    }
     answer = []
     for file, (header, blocks, kinds) in zip(files, opened, strict=True):
         typed = replace(header, types=tuple((column, found[column]) for column in kinds))
         parts = [CsvPart(file, start, stop, (n_rows,), typed) for start, stop, n_rows in blocks]
-        schema = pa.schema([(each, found[each]) for each in header.names if each in kinds])
+        schema = pyarrow.schema([(each, found[each]) for each in header.names if each in kinds])
         answer.append(
             TableFile(file, schema, header.names[:1] if header.names[0] == "" else (), parts)
         )
@@ -112,7 +111,7 @@ def _scanned(
 ) -> tuple[CsvColumns, Blocks, dict[str, Any]]:
     """Return the columns of a file, its blocks, and the type of each column that is used."""
     header, at = _header(file, name)
-    kinds = {each: pa.null() for each in header.names if columns is None or each in columns}
+    kinds = {each: pyarrow.null() for each in header.names if columns is None or each in columns}
     used = [each for each in kinds if header.names.count(each) == 1]
     blocks: Blocks = []
     fs, where = file.files()
@@ -216,10 +215,10 @@ def _is_number(text: str) -> bool:
 
 def _common_type(first: Any, second: Any) -> Any:
     """Return the type of values of two types: text for those that do not go together."""
-    if first == second or types.is_null(second):
+    if first == second or pyarrow.types.is_null(second):
         return first
-    if types.is_null(first):
+    if pyarrow.types.is_null(first):
         return second
-    if {first, second} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    return pa.string()
+    if {first, second} == {pyarrow.int64(), pyarrow.float64()}:
+        return pyarrow.float64()
+    return pyarrow.string()

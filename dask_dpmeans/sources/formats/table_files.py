@@ -12,12 +12,10 @@ from typing import Any, Protocol
 
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.sources.formats.csr_files import explained
+from dask_dpmeans.sources.lazy_modules import parquet, pyarrow
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
-if AVAILABLE:
-    import pyarrow as pa
-    from pyarrow import ipc, parquet, types
 
 EXACT = 2**53
 """Bound below which float64 distinguishes integers."""
@@ -101,7 +99,7 @@ class ArrowPart:
                 batch = opened.get_batch(number)
                 if batch.num_rows != self.heights[number]:
                     check_height(self, sum(self.heights) - self.heights[number] + batch.num_rows)
-                yield first, pa.Table.from_batches([batch]).select(list(names))
+                yield first, pyarrow.Table.from_batches([batch]).select(list(names))
 
 
 def check_height(part: TablePart, n_rows: int) -> None:
@@ -139,10 +137,12 @@ def _arrow_file(file: Location, names: Sequence[str] = ()) -> Iterator[Any]:
     """Open an Arrow file, to read some columns alone; all of them for no names."""
     fs, where = file.files()
     with fs.open(where, "rb") as handle:
-        opened = ipc.open_file(handle)
+        opened = pyarrow.ipc.open_file(handle)
         if names:
             numbers = sorted(opened.schema.get_field_index(name) for name in names)
-            opened = ipc.open_file(handle, options=ipc.IpcReadOptions(included_fields=numbers))
+            opened = pyarrow.ipc.open_file(
+                handle, options=pyarrow.ipc.IpcReadOptions(included_fields=numbers)
+            )
         yield opened
 
 
@@ -186,7 +186,7 @@ def _open_arrow(file: Location, name: str) -> TableFile:
 
 def _bits(field: Any) -> float:
     """Return the bits of a value of a column; infinite if they differ."""
-    if types.is_primitive(field.type):
+    if pyarrow.types.is_primitive(field.type):
         return float(field.type.bit_width)
     return float("inf")
 

@@ -11,12 +11,9 @@ import numpy.typing as npt
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.categories import CategoricalColumns, Categories
-from dask_dpmeans.sources.formats.table_files import AVAILABLE, EXACT, TablePart
+from dask_dpmeans.sources.formats.table_files import EXACT, TablePart
 from dask_dpmeans.sources.frames import list_names
-
-if AVAILABLE:
-    import pyarrow as pa
-    from pyarrow import compute, types
+from dask_dpmeans.sources.lazy_modules import compute, pyarrow
 
 PLAIN = CategoricalColumns()
 """No columns of categories."""
@@ -161,13 +158,21 @@ def rows_of(
 
 def is_number(kind: Any) -> bool:
     """Return whether a column of a type is read as numbers."""
-    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return plain or types.is_decimal(kind)
+    plain = (
+        pyarrow.types.is_integer(kind)
+        or pyarrow.types.is_floating(kind)
+        or pyarrow.types.is_boolean(kind)
+    )
+    return plain or pyarrow.types.is_decimal(kind)
 
 
 def is_lists(kind: Any) -> bool:
     """Return whether a column of a type is read as lists of numbers."""
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    lists = (
+        pyarrow.types.is_list(kind)
+        or pyarrow.types.is_large_list(kind)
+        or pyarrow.types.is_fixed_size_list(kind)
+    )
     return lists and is_number(kind.value_type)
 
 
@@ -175,12 +180,12 @@ def numbers_of(kind: Any) -> Any:
     """Return the type in NumPy of the numbers of a column of a type."""
     if is_lists(kind):
         kind = kind.value_type
-    return np.float64 if types.is_decimal(kind) else kind.to_pandas_dtype()
+    return np.float64 if pyarrow.types.is_decimal(kind) else kind.to_pandas_dtype()
 
 
 def is_inexact(values: Any) -> npt.NDArray[np.bool_]:
     """Return which integers of a column, (n,), float64 does not represent; none of others."""
-    if not types.is_integer(values.type):
+    if not pyarrow.types.is_integer(values.type):
         return np.zeros(0, np.bool_)
     numbers = values.fill_null(0).to_numpy()
     return (numbers > EXACT) | (numbers < -EXACT)
@@ -188,14 +193,14 @@ def is_inexact(values: Any) -> npt.NDArray[np.bool_]:
 
 def _plain(values: Any) -> Any:
     """Return the values of a column, decimals as floats."""
-    return values.cast(pa.float64()) if types.is_decimal(values.type) else values
+    return values.cast(pyarrow.float64()) if pyarrow.types.is_decimal(values.type) else values
 
 
 def _codes(
     values: Any, number: int, name: str, categorical: CategoricalColumns
 ) -> npt.NDArray[np.float64]:
     """Return the codes of the values of a column, (n,), by value; NaN for nulls."""
-    if not types.is_dictionary(values.type):
+    if not pyarrow.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     parts = [np.empty(0)]
     for chunk in values.chunks:

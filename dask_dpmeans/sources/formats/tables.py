@@ -1,4 +1,4 @@
-"""Tables in Parquet, Arrow and CSV files by path: their files, columns and types.
+"""Tables in Parquet, Arrow and CSV files by path: their files, columns and pyarrow.types.
 
 ``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its
 columns, in this order.  ``data/*.csv`` are the files that match a pattern.
@@ -41,14 +41,10 @@ from dask_dpmeans.sources.formats.table_rows import (
     numbers_of,
     rows_of,
 )
-from dask_dpmeans.sources.lazy_modules import dask
+from dask_dpmeans.sources.lazy_modules import dask, pyarrow
 from dask_dpmeans.sources.missing_values import float_dtype
 from dask_dpmeans.sources.refusals import categories_of
 from dask_dpmeans.storage.location import Location
-
-if AVAILABLE:
-    import pyarrow as pa
-    from pyarrow import types
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def stored_columns(
 ) -> tuple[Any, Iterator[Any]]:
     """Return the schema of columns of any type, and all their rows as tables, in order."""
     opened = _format_of(place).open(_files(place, name), columns, name)
-    schema = pa.schema([opened[0].schema.field(column) for column in columns])
+    schema = pyarrow.schema([opened[0].schema.field(column) for column in columns])
     parts = tuple(part for file in opened for part in file.parts)
     tables = (table.replace_schema_metadata(None) for table in rows_of(parts, columns))
     return schema, tables
@@ -150,7 +146,7 @@ def open_table(
     missing: bool = False,
     categorical: CategoricalColumns | None = None,
 ) -> TableRows:
-    """Open the columns of a table, by default all but its index, after a check of their types.
+    """Open the columns of a table, by default all but its index, after a check of their pyarrow.types.
 
     With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
     unless they are known, these columns are read once.
@@ -213,7 +209,7 @@ def _is_coded(number: int, column: str, kind: Any, categorical: CategoricalColum
     if categorical.known is not None:
         return number in categorical.known
     text = not (is_number(kind) or is_lists(kind))
-    return types.is_dictionary(kind) or (text and categorical.takes(number, column))
+    return pyarrow.types.is_dictionary(kind) or (text and categorical.takes(number, column))
 
 
 def _check_kinds(
@@ -252,7 +248,7 @@ def _check_alike(
 
 def _width(parts: tuple[TablePart, ...], column: str, kind: Any) -> int:
     """Return the length of the lists in a column: the first list has it, if the type does not."""
-    if types.is_fixed_size_list(kind):
+    if pyarrow.types.is_fixed_size_list(kind):
         return int(kind.list_size)
     for table in rows_of(parts, (column,)):
         there = table[column].drop_null()

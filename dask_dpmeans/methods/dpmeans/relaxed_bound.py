@@ -71,13 +71,13 @@ class Before:
         i, j, k = triples = groups[self.triples].T
         still = (i != j) & (i != k)  # the others are no inequalities any more
         triples, which = np.unique(triples.T[still], axis=0, return_inverse=True)
-        prices = np.bincount(which.ravel(), self.point.prices[still], len(triples))
+        paid = np.bincount(which.ravel(), self.point.prices[still], len(triples))
         shares = np.zeros((len(roots), len(self.roots)))
         shares[groups, self.groups] = self.roots[self.groups] / roots[groups]
         shared, multipliers = (
             shares @ each @ shares.T for each in (self.point.shared, self.point.multipliers)
         )
-        point = Point(shared, multipliers, prices, self.point.scale)
+        point = Point(shared, multipliers, paid.astype(np.float64), self.point.scale)
         return Cuts.of(triples, roots), point
 
 

@@ -78,10 +78,10 @@ def test_a_chain_that_violates_a_triangle_is_found():
 
 
 def test_costs_above_the_cap_change_nothing():
-    """Three rows apart: at the cap of the third one's costs the relaxation is what it is far above the cap."""
+    """The third row is apart: at twice the cost above which none has an effect, the highest that counts."""
     links = np.array([[0.0, 0.1, 1.0], [0.1, 0.0, 1.0], [1.0, 1.0, 0.0]])
     bounds = []
-    for factor in (1.0, 1e9):
+    for factor in (2.0, 1e9):
         problem = Problem.of(links * np.where(links == 1.0, factor, 1.0), np.ones(3))
         bounds.append(
             proved(

@@ -25,7 +25,7 @@ from dask_dpmeans.methods.dpmeans.row_prices import (
 
 RELAXED_ROWS = 1500
 """More rows have no bound by relaxation: the work of its pieces would be split too often."""
-RELAXED_WORK = 2**35
+RELAXED_WORK = 3 * 2**34
 """Work of the relaxations of all pieces; see `relaxed_bound`."""
 PROVED = 1e-6
 """A bound this near to the lowest objective known, over the bound, is the last."""

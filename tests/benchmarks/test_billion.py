@@ -76,7 +76,7 @@ def test_seconds_that_no_span_covers_are_counted_once(
 
 
 def test_the_table_has_its_lines_and_the_stores_are_gone(tmp_path: Path) -> None:
-    sizes = ["--rows", str(N), "--part-rows", str(PART), "--memory", "1000000000"]
+    sizes = ["--rows", str(N), "--part-rows", str(PART), "--memory", "16000000000"]
     options = [str(tmp_path), *sizes, "--only", "radius", "--repeats", "1"]
     result = CliRunner().invoke(billion.main, options, catch_exceptions=False)
     cells = [line.strip().split("  ") for line in result.stdout.splitlines()]
@@ -88,7 +88,7 @@ def test_the_table_has_its_lines_and_the_stores_are_gone(tmp_path: Path) -> None
         "coordinator, no worker has a task",
     ]
     assert [each[0] for each in cells] == [
-        "n=5,000 d=4, float32, 2 workers of 1 GB",
+        "n=5,000 d=4, float32, 2 workers of 16 GB",
         "stored",
         "reading and summing",
         "pass",

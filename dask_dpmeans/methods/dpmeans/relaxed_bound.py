@@ -130,9 +130,7 @@ def _instance(rows: Rows, weights: Float64Array, penalty: float) -> Instance:
     exponent = math.frexp(spread)[1] + 2
     mantissa, of_penalty = math.frexp(penalty)
     with np.errstate(over="ignore", under="ignore"):
-        mantissas, exponents = np.frexp(
-            weights[some]
-        )  # a quotient of subnormal weights would be coarse
+        mantissas, exponents = np.frexp(weights[some])  # quotients of subnormal weights are coarse
         in_units = np.ldexp(mantissas / mantissa, exponents + (2 * exponent - of_penalty))
         heavy = np.minimum(np.bincount(inverse.ravel(), in_units), HUGE)
         heavy *= 1 - 2 * (len(weights) + 8) * EPS

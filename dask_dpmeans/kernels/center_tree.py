@@ -64,14 +64,14 @@ class CenterTree:
     def pays(self, rows: Rows) -> bool:
         """Return whether the tree is faster than the product, by the steps of a few rows, (n, d).
 
-        A level took about 20 ns and a node 30 + 3 d; the product and its maximum .3 + .021 d ns for
+        A level took about 20 ns and a node 30 + 3 d; the product and its maximum .2 + .019 d ns for
         a center.
         """
         some = rows[:: -(-len(rows) // TRIAL)]
         labels = np.empty((1, len(some)), np.intp)
         steps = _search(some, self.parts, labels, np.empty(len(some)))
         d, levels = rows.shape[1], len(self.points).bit_length() - 1
-        product = self.k * (0.3 + 0.021 * d)
+        product = self.k * (0.2 + 0.019 * d)
         return bool(steps * (30 + 3 * d) < len(some) * (product - 20 * levels))
 
     @property

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop
 
 LEAST_CENTERS = 2**11
 """Fewest centers for which leading columns are tried."""
@@ -33,6 +33,8 @@ TILE_ELEMENTS = 2**22
 """Scores of a tile of rows."""
 CHUNK = 2**10
 """Centers of a product."""
+WORD = 16
+"""Centers whose comparisons are the bits of a word."""
 DOUBLE = float(np.finfo(np.float64).eps) / 2
 SINGLE = float(np.finfo(np.float32).eps) / 2
 
@@ -68,7 +70,7 @@ class LeadingColumns:
             return None
         main = np.linalg.eigh(products)[1][:, ::-1]
         k, d = values.shape
-        least, best = k * (0.3 + 0.021 * d), None
+        least, best = k * (0.2 + 0.021 * d), None
         for share in SHARES:
             found = cls.on_axes(values, middle, main[:, : max(1, int(share * d))])
             cost = found.cost(rows)
@@ -89,13 +91,13 @@ class LeadingColumns:
     def cost(self, rows: Rows) -> float:
         """Return the nanoseconds that a row takes, by the candidates of a few of the rows, (n, d).
 
-        A product took about .021 ns for a column of a center, the search in it .6 ns for a center
-        (.3 if the product has all columns), and a candidate 1.1 ns for a column.
+        A product took about .021 ns for a column of a center, the search in it .45 ns for a center
+        (.2 if the product has all columns), and a candidate .45 ns for a column.
         """
         some = np.ascontiguousarray(rows[:: -(-len(rows) // TRIAL)])
         labels, (k, m) = np.empty((1, len(some)), np.intp), self.matrix.shape
         candidates = self._fill(some, labels, np.empty(0))
-        each: float = k * (0.6 + 0.021 * m) + 1.1 * rows.shape[1] * candidates / len(some)
+        each: float = k * (0.45 + 0.021 * m) + 0.45 * rows.shape[1] * candidates / len(some)
         return each
 
     def nearest(self, rows: Rows, count: int, squared: Float64Array) -> IndexArray:
@@ -109,8 +111,7 @@ class LeadingColumns:
 
     def _fill(self, rows: Rows, labels: IndexArray, squared: Float64Array) -> int:
         """Fill in labels and squared distances; return the number of candidates."""
-        k, tile, total = len(self.values), max(16, TILE_ELEMENTS // len(self.values)), 0
-        scores = np.empty(k * tile, np.float32)
+        tile, total = max(16, TILE_ELEMENTS // len(self.values)), 0
         for start in range(0, len(rows), 1024):
             part = slice(start, min(start + 1024, len(rows)))
             with np.errstate(all="ignore"):
@@ -127,7 +128,6 @@ class LeadingColumns:
                 whole,
                 *self.singles,
                 self.radius,
-                scores,
                 tile,
                 *given,
             )
@@ -160,20 +160,46 @@ def _doubt(norm: float, radius: float, d: int) -> float:
 
 
 @compile_loop
+def _keep_two(
+    value: np.floating,
+    number: np.int32,
+    best: np.floating,
+    second: np.floating,
+    label: np.int32,
+    other: np.int32,
+) -> tuple[np.floating, np.floating, np.int32, np.int32]:
+    """Return the two largest of a value and the two before, and their numbers."""
+    passed = best if value > best else value
+    passed_number = label if value > best else number
+    other = passed_number if passed > second else other
+    second = passed if passed > second else second
+    return (value if value > best else best), second, (number if value > best else label), other
+
+
+@compile_loop
 def _two_largest(scores: Rows, start: int, first: Rows, second: Rows, places: IntegerArray) -> None:
-    """Go on with the places, (2, n), of the two largest scores; scores, (k, n), are from `start`."""
+    """Go on with the places, (2, n), of the two largest scores; scores, (k, n), are from `start`.
+
+    See `distance_compiled._two_largest`.
+    """
     k, n = scores.shape
-    for c in range(k):
-        values, number = scores[c], np.int32(start + c)
-        for i in range(n):  # without a branch, so that it is vectorized
-            value, best, next_best = values[i], first[i], second[i]
-            place, next_place = places[0, i], places[1, i]
-            passed = best if value > best else value
-            second[i] = passed if passed > next_best else next_best
-            first[i] = value if value > best else best
-            passed_place = place if value > best else number
-            places[1, i] = passed_place if passed > next_best else next_place
-            places[0, i] = number if value > best else place
+    labels, others = places[0], places[1]
+    for c in range(0, k // 4 * 4, 4):
+        p, q, r, s = scores[c], scores[c + 1], scores[c + 2], scores[c + 3]
+        number = start + c
+        for i in range(n):
+            found = first[i], second[i], labels[i], others[i]
+            found = _keep_two(p[i], np.int32(number), *found)
+            found = _keep_two(q[i], np.int32(number + 1), *found)
+            found = _keep_two(r[i], np.int32(number + 2), *found)
+            found = _keep_two(s[i], np.int32(number + 3), *found)
+            first[i], second[i], labels[i], others[i] = found
+    for c in range(k // 4 * 4, k):
+        p = scores[c]
+        for i in range(n):
+            found = first[i], second[i], labels[i], others[i]
+            found = _keep_two(p[i], np.int32(start + c), *found)
+            first[i], second[i], labels[i], others[i] = found
 
 
 @compile_loop
@@ -185,49 +211,70 @@ def _squared(row: Rows, center: Float64Array) -> float:
     return total
 
 
-@compile_loop
+@compile_any_order
 def _product(row: Rows, center: Rows) -> float:
-    """Return the scalar product of a row and a center, (d,), in any order."""
-    p = q = r = s = t = u = v = w = np.float32(0.0)
-    whole = len(row) // 8 * 8
-    for j in range(0, whole, 8):
-        p += row[j] * center[j]
-        q += row[j + 1] * center[j + 1]
-        r += row[j + 2] * center[j + 2]
-        s += row[j + 3] * center[j + 3]
-        t += row[j + 4] * center[j + 4]
-        u += row[j + 5] * center[j + 5]
-        v += row[j + 6] * center[j + 6]
-        w += row[j + 7] * center[j + 7]
-    for j in range(whole, len(row)):
-        p += row[j] * center[j]
-    return float(p + q + r + s + t + u + v + w)
+    """Return the scalar product of a row and a center, (d,)."""
+    total = np.float32(0.0)
+    for j in range(len(row)):
+        total += row[j] * center[j]
+    return float(total)
 
 
 @compile_loop
-def _list(scores: Rows, floors: Rows, lists: IntegerArray, counts: IndexArray) -> None:
-    """Fill in the numbers, (n, k), of the scores, (k, n), of each column that reach its floor."""
+def _list(
+    scores: Rows,
+    start: int,
+    floors: Rows,
+    lists: IntegerArray,
+    listed_scores: Rows,
+    counts: IndexArray,
+) -> None:
+    """Append the scores, (k, n), of each column that reach its floor, and their numbers from `start`."""
     k, n = scores.shape
-    counts[:] = 0
-    any_of = np.empty(n, np.int32)
-    for start in range(0, k, 8):
-        stop, some = min(start + 8, k), np.int32(0)
-        for i in range(n):
-            any_of[i] = 0
-        for c in range(start, stop):
-            values = scores[c]
+    words, none, one = np.empty(n, np.int32), np.int32(0), np.int32(1)
+    for first in range(0, k, WORD):
+        stop = min(first + WORD, k)
+        words[:] = none
+        for c in range(first, stop):
+            values, bit = scores[c], one << np.int32(c - first)
             for i in range(n):  # without a branch, so that it is vectorized
-                any_of[i] |= np.int32(0) if values[i] < floors[i] else np.int32(1)
+                words[i] |= none if values[i] < floors[i] else bit
         for i in range(n):
-            some |= any_of[i]
-        if not some:
+            word, c = np.uint32(words[i]), first
+            while word:
+                if word & np.uint32(1):
+                    place = counts[i]
+                    lists[i, place], listed_scores[i, place] = start + c, scores[c, i]
+                    counts[i] = place + 1
+                word, c = np.uint32(word >> np.uint32(1)), c + 1
+
+
+@compile_loop
+def _raise_floors(
+    whole: Rows,
+    singles: Rows,
+    halves: Float64Array,
+    doubts: Float64Array,
+    count: int,
+    places: IntegerArray,
+    seen: IntegerArray,
+    floors: Rows,
+) -> None:
+    """Raise the floors of rows, (n, d), whose best places, (2, n), are not those seen before.
+
+    So many centers (1 or 2) have a score that is not below the floor by more than the rounding.
+    """
+    for i in range(len(whole)):
+        label, other = places[0, i], places[1, i]
+        if label == seen[0, i] and other == seen[1, i]:
             continue
-        for i in range(n):
-            if any_of[i]:
-                for c in range(start, stop):
-                    if not scores[c, i] < floors[i]:
-                        lists[i, counts[i]] = c
-                        counts[i] += 1
+        seen[0, i], seen[1, i] = label, other
+        one = _product(whole[i], singles[label]) - halves[label]
+        two = _product(whole[i], singles[other]) - halves[other]
+        floor = (max(one, two) if count == 1 else min(one, two)) - 2 * doubts[i]
+        floor -= 2.0**-22 * abs(floor)  # it is rounded to float32
+        if floor > floors[i]:
+            floors[i] = floor
 
 
 @compile_loop
@@ -259,7 +306,6 @@ def _nearest(
     singles: Rows,
     halves: Float64Array,
     radius: float,
-    memory: Rows,
     tile: int,
     labels: IndexArray,
     squared: Float64Array,
@@ -269,33 +315,35 @@ def _nearest(
     See `LeadingColumns`.
     """
     (n, d), k, count, total = rows.shape, len(matrix), len(labels), 0
-    tops, places = np.empty((2, tile), np.float32), np.zeros((2, tile), np.int32)
-    places[1] = 1
+    tops, places = np.empty((2, tile), np.float32), np.empty((2, tile), np.int32)
+    seen, doubts = np.empty((2, tile), np.int32), np.empty(tile)
     floors, counts = np.empty(tile, np.float32), np.empty(tile, np.intp)
-    lists, exact = np.empty((tile, k), np.int32), np.empty(k)
+    lists, listed_scores = np.empty((tile, k), np.int32), np.empty((tile, k), np.float32)
+    exact, memory = np.empty(k), np.empty(min(CHUNK, k) * tile, np.float32)
     for start in range(0, n, tile):
         height = min(tile, n - start)
-        scores = memory[: k * height].reshape(k, height)
-        turned_rows = left[start : start + height].T
-        tops[:] = -np.inf
+        part = slice(start, start + height)
+        for i in range(height):
+            doubts[i] = _doubt(np.sqrt(norms[start + i]), radius, d)
+        tops[:], places[0], places[1], seen[:], floors[:], counts[:] = -np.inf, 0, 1, -1, -np.inf, 0
         for first_center in range(0, k, CHUNK):
-            some = slice(first_center, min(first_center + CHUNK, k))
-            np.dot(matrix[some], turned_rows, scores[some])
-            _two_largest(scores[some], first_center, tops[0], tops[1], places)
+            some = matrix[first_center : first_center + CHUNK]
+            scores = memory[: len(some) * height].reshape(len(some), height)
+            np.dot(some, left[part].T, scores)
+            _two_largest(scores, first_center, tops[0], tops[1], places)
+            _raise_floors(whole[part], singles, halves, doubts, count, places, seen, floors)
+            _list(scores, first_center, floors[:height], lists, listed_scores, counts)
         for i in range(height):
-            row, norm = rows[start + i], np.sqrt(norms[start + i])
-            one, other = _squared(row, values[places[0, i]]), _squared(row, values[places[1, i]])
-            reached = min(one, other) if count == 1 else max(one, other)
-            floor = 0.5 * (norms[start + i] - reached) - _doubt(norm, radius, d)
-            floors[i] = floor - 2.0**-22 * abs(floor)  # it is rounded to float32
-        _list(scores, floors[:height], lists, counts[:height])
-        for i in range(height):
-            listed, floor = lists[i, : counts[i]], np.float64(floors[i])
-            for p in range(len(listed)):
-                center = listed[p]
-                exact[p] = _product(whole[start + i], singles[center]) - halves[center]
-            first, label, other = _two_nearest(rows[start + i], values, listed, exact, floor)
-            total += counts[i]
+            number = 0
+            for p in range(counts[i]):
+                if not listed_scores[i, p] < floors[i]:
+                    center = lists[i, p]
+                    exact[number] = _product(whole[start + i], singles[center]) - halves[center]
+                    lists[i, number] = center
+                    number += 1
+            row, floor = rows[start + i], np.float64(floors[i])
+            first, label, other = _two_nearest(row, values, lists[i, :number], exact, floor)
+            total += number
             labels[0, start + i] = label
             if count == 2:
                 labels[1, start + i] = other

@@ -31,9 +31,9 @@ class CompiledLoop(Generic[Arguments, Returned]):
     From then on the name in its module is Numba's own function, so that later calls cost no more.
     """
 
-    def __init__(self, function: Callable[Arguments, Returned]) -> None:
+    def __init__(self, function: Callable[Arguments, Returned], **options: Any) -> None:
         update_wrapper(self, function)
-        self.function = function
+        self.function, self.options = function, options
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         result: Returned = self.compiled(*args, **kwargs)
@@ -45,10 +45,11 @@ class CompiledLoop(Generic[Arguments, Returned]):
         # It takes longer to load than the rest of the package.
         import numba  # noqa: PLC0415
 
+        options = {"nogil": True, "error_model": "numpy", **self.options}
         try:
-            compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(self.function)
+            compiled = numba.njit(cache=True, **options)(self.function)
         except RuntimeError:  # there is no folder to cache the compiled code in
-            compiled = numba.njit(nogil=True, error_model="numpy")(self.function)
+            compiled = numba.njit(**options)(self.function)
         names = self.function.__globals__
         names.update({name: compiled for name, value in names.copy().items() if value is self})
         return compiled
@@ -63,4 +64,11 @@ def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments,
     """Compile without fused or reordered arithmetic: each operation rounds once, as in NumPy."""
     if AVAILABLE:
         return CompiledLoop(function)
+    return function
+
+
+def compile_any_order(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Compile sums in any order, with fused arithmetic, where bounds of the rounding allow for it."""
+    if AVAILABLE:
+        return CompiledLoop(function, fastmath={"reassoc", "contract", "nsz"})
     return function

@@ -386,7 +386,8 @@ def _check_shapes(given: InputArrays) -> None:
     (n, d), weights = given.data.shape, given.sample_weight
     if n < 1 or d < 1:
         missing = "sample" if n < 1 else "feature"
-        raise InputError(NO_ROWS.format(missing, given.data.shape))
+        way = given.data.without_rows if isinstance(given.data, CubeRows) else ""
+        raise InputError(NO_ROWS.format(missing, given.data.shape) + way)
     if weights is not None:
         opening.working_dtype(weights.dtype, "sample_weight")
         counts = f"{n:,} rows, but {weights.shape[0]:,} weights"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import cycle, pairwise
+from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch, takes_csr
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.formats.cube_values import RunRows
 from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
@@ -163,8 +164,7 @@ class StoredShard:
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
         self.check()
-        reused = isinstance(self.data, CubeRows)
-        for piece in _cut_blocks(self._pieces(start, stop), block_rows, reused):
+        for piece in _cut_blocks(self._pieces(start, stop), block_rows):
             height = piece[0].shape[0]
             yield _block(start, piece, prepare, scratch)
             del piece
@@ -178,11 +178,15 @@ class StoredShard:
         n = self.stop - self.start
         rows = np.empty((n, self.data.shape[1]), self.data.dtype)
         latitudes = np.empty(n) if isinstance(self.weights, CubeWeights) else None
-        scratch = Scratch()
         for start, stop in self._bounds(self.start, self.stop):
             self.check()
             part = slice(start - self.start, stop - self.start)
-            rows[part], weights, _ = self.read(start, stop, scratch)
+            found, weights, _ = self.read(start, stop)
+            if isinstance(found, RunRows):
+                found.write(rows[part])
+            else:
+                rows[part] = found
+            del found
             if latitudes is not None:
                 latitudes[part] = weights
         if latitudes is not None:
@@ -192,31 +196,26 @@ class StoredShard:
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield pieces; each may overwrite the one before."""
+        """Yield pieces."""
         bounds = self._bounds(start, stop)
         if not self.ahead:
-            scratch = Scratch()
-            yield from (self.read(*each, scratch) for each in bounds)
+            yield from (self.read(*each) for each in bounds)
             return
-        buffers = cycle((Scratch(), Scratch()))
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.read, *bounds[0], next(buffers))
+            coming = ahead.submit(self.read, *bounds[0])
             for next_bounds in bounds[1:]:
                 piece = coming.result()
-                coming = ahead.submit(self.read, *next_bounds, next(buffers))
+                coming = ahead.submit(self.read, *next_bounds)
                 yield piece
                 del piece
             yield coming.result()
 
-    def read(self, start: int, stop: int, scratch: Scratch | None = None) -> Piece:
-        """Read the rows from `start` to before `stop`; errors name them.
-
-        Rows of a cube are in `scratch`, if it is given.
-        """
+    def read(self, start: int, stop: int) -> Piece:
+        """Read the rows from `start` to before `stop`; errors name them."""
         try:
             if isinstance(self.data, CubeRows):
                 latitude = self.weights if isinstance(self.weights, CubeWeights) else None
-                rows, weights = self.data.read(start, stop, latitude, scratch)
+                rows, weights = self.data.read(start, stop, latitude)
                 if latitude is None:
                     weights = self._read(self.weights, start, stop)
                 return rows, weights, self._read(self.groups, start, stop)
@@ -321,11 +320,8 @@ def read_rows(data: RowArray) -> int:
     return max(1, min(PIECE_BYTES // (csr.row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
-def _cut_blocks(pieces: Iterable[Piece], block_rows: int, reused: bool) -> Iterator[Piece]:
-    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first.
-
-    Also the rows of a piece in one block, if later pieces overwrite it: `reused`.
-    """
+def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
+    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first."""
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:
@@ -338,7 +334,7 @@ def _cut_blocks(pieces: Iterable[Piece], block_rows: int, reused: bool) -> Itera
             if not missing:
                 yield _joined(parts)
                 parts, missing = [], block_rows
-        if parts and (reused or parts[-1][0].shape[0] < n):
+        if parts and parts[-1][0].shape[0] < n:
             parts[-1] = _copied(parts[-1])
         del piece
     if parts:

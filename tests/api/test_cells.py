@@ -12,7 +12,7 @@ import zarr
 from click.testing import CliRunner
 from scipy.sparse import csr_matrix
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, fit_anndata
+from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, fit, fit_anndata
 from dask_dpmeans.cli import main
 from dask_dpmeans.storage import cells
 from dask_dpmeans.storage.location import Location
@@ -230,6 +230,17 @@ def test_counts_of_a_layer_and_a_graph_are_clustered_from_each_kind_of_anndata(
     cut = graph.fit(adata.obsp["connectivities"]).labels_.tolist()
     fit_anndata(store, graph, obsp="connectivities", key_added="cut")
     assert codes(anndata.read_zarr(store), "cut").tolist() == cut
+
+
+def test_what_is_not_read_from_a_file_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "cells.h5ad"
+    adata = made()
+    adata.X = adata.X.tocsc()
+    adata.write_h5ad(path)
+    with pytest.raises(InputError, match=r"X is a csc_matrix, .* write it row by row, as X.tocsr"):
+        fit(f"{path}/X", tmp_path / "run.zarr", method())
+    with pytest.raises(InputError, match=r"encoded as 'dataframe', .*: name one, such as .*X_pca"):
+        fit(f"{path}/obs", tmp_path / "run.zarr", method())
 
 
 @ONE_VERSION

@@ -20,7 +20,6 @@ from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
-from dask_dpmeans.sources.formats import cube as cube_format
 from dask_dpmeans.sources.formats import cube_chunks, cube_opening, cube_values
 from dask_dpmeans.sources.formats.cube import CubePath
 from dask_dpmeans.sources.formats.cube_opening import PART_BYTES, open_cube
@@ -31,8 +30,7 @@ HERE: Any = {"threads": 2, "memory_limit": 2**30}
 NAMES = ("time", "lat", "lon")
 SIZES = {
     **dict.fromkeys(["RUN_BYTES", "PART_BYTES"], cube_opening),
-    **dict.fromkeys(["LEAST_LINE", "COPIED"], cube_values),
-    "LEAST_STRETCH": cube_format,
+    **dict.fromkeys(["LEAST_LINE", "LEAST_STRETCH", "COPIED", "TURNED"], cube_values),
 }
 ENCODINGS: list[dict[str, Any]] = [
     {},
@@ -120,7 +118,7 @@ def test_the_rows_of_a_store_are_those_that_numpy_flattens(
                 expected = cube[["chl", "sst"]].to_dataarray()
             rows, _ = flattened(expected, samples, features)
         if not len(rows):
-            with pytest.raises(InputError, match=r"0 sample"):
+            with pytest.raises(InputError, match=r"0 sample.*keep .* by missing='observed'"):
                 read(where, samples, features, names)
             return
         found = read(where, samples, features, names)
@@ -140,13 +138,40 @@ def test_values_are_the_same_if_the_codecs_write_into_the_box_themselves(tmp_pat
     assert len(kept.pieces) == 6
     written = cube_chunks.Chunks(np.asarray(array[box]))
     assert not written.whole
-    way = cube_values.SampleCopy((7,), [(0, 3), (4, 7)])
+    present = np.arange(7) != 3
     for found, least in ((kept, 1), (written, 1), (kept, 1000)):
-        rows = np.empty((6, 5), np.int16)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cube_values, "LEAST_LINE", least)
-            way.copy(cube_values.Box(found, (1, 0), 1), rows)
-        np.testing.assert_array_equal(rows, np.delete(array[box].T, 3, axis=0))
+            read = cube_values.Box(found, (1, 0), 1)
+            features = list(cube_values.Features.of((slice(0, 5),), read, (7,), 1))
+        assert len(features) == (2 if least == 1 and found is kept else 1)
+        rows = cube_values.RunRows(features, (5,), np.dtype(np.int16), present, range(6))
+        np.testing.assert_array_equal(rows[:], np.delete(array[box].T, 3, axis=0))
+
+
+@settings(deadline=None)
+@given(present=st.lists(st.booleans(), min_size=1, max_size=40), data=st.data())
+def test_any_rows_of_a_run_are_turned_by_stretches_and_together(
+    present: list[bool], data: st.DataObject
+) -> None:
+    """As NumPy chooses them, where samples between rows are copied too and where none is."""
+    mask = np.array(present)
+    maps = np.arange(3 * len(mask)).reshape(3, -1)
+    cut = data.draw(st.integers(1, len(mask)))
+    lines = [each for each in np.split(maps.T, [cut]) if len(each)]
+    features = [cube_values.Features((slice(0, 3),), (slice(0, 3),), [0, cut], lines)]
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, int(mask.sum()))] * 2)))
+    run = cube_values.RunRows(features, (3,), maps.dtype, mask, range(start, stop))
+    first, end = sorted(data.draw(st.tuples(*[st.integers(0, stop - start)] * 2)))
+    expected = maps.T[mask][start:stop]
+    for least in (0, 10**6):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cube_values, "LEAST_STRETCH", least)
+            patch.setattr(cube_values, "TURNED", data.draw(st.integers(1, 20)))
+            np.testing.assert_array_equal(run[first:end], expected[first:end])
+            written = np.full_like(expected, -1)
+            run.write(written)
+            np.testing.assert_array_equal(written, expected)
 
 
 @settings(deadline=None)

@@ -10,25 +10,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise, permutations
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF
 from dask_dpmeans.sources.formats.cube_values import (
-    LEAST_STRETCH,
-    Box,
+    TURNED,
+    Features,
     Part,
-    SampleCopy,
+    RunRows,
     Values,
-    compressed,
-    known,
     parts_of,
-    stretches,
 )
 from dask_dpmeans.sources.grids import Dimensions, Grid
 from dask_dpmeans.sources.lazy_modules import checked_store, cube_chunks, zarr
@@ -37,9 +33,6 @@ from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources.formats.cube_weights import CubeWeights
-
-Where = tuple[slice | int, ...]
-"""A part of the features, of each of their dimensions; a number of one variable."""
 
 
 @dataclass(frozen=True)
@@ -153,139 +146,83 @@ class CubeRows:
 
     def __getitem__(self, rows: slice) -> Raw:
         start, stop, _ = rows.indices(self.n_rows)
-        return self.read(start, stop)[0]
+        found = np.empty((stop - start, self.shape[1]), self.dtype)
+        for at, end in self.pieces(start, stop) if start < stop else ():
+            self.read(at, end)[0].write(found[at - start : end - start])
+        return found
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        weights: "CubeWeights | None" = None,
-        scratch: Scratch | None = None,
-    ) -> tuple[Raw, Raw | None]:
-        """Read some rows, (n, d), and their weights, (n,), if any are asked for.
+        self, start: int, stop: int, weights: "CubeWeights | None" = None
+    ) -> tuple[RunRows, Raw | None]:
+        """Read some rows of one run, and their weights, (n,), if any are asked for."""
+        number = bisect_right(self.starts, start) - 1
+        inside = range(start - int(self.starts[number]), stop - int(self.starts[number]))
+        run = number + self.first
+        rows = self._rows_of(run, inside)
+        if weights is None:
+            return rows, None
+        return rows, weights.of_run(self, run)[rows.present][inside.start : inside.stop]
 
-        Rows of one run are in `scratch`, if it is given.
-        """
-        runs = [
-            run for run in self._runs_of(start, stop) if self.starts[run] < self.starts[run + 1]
-        ]
-        found: list[tuple[Raw, Raw | None]] = []
-        for run in runs:
-            at, end = int(self.starts[run]), int(self.starts[run + 1])
-            inside = slice(max(start, at) - at, min(stop, end) - at)
-            own = scratch if scratch is not None and len(runs) == 1 else Scratch()
-            rows, present = self._rows_of(run + self.first, end - at, inside, own)
-            beside = None
-            if weights is not None:
-                beside = weights.of_run(self, run + self.first)
-                beside = (beside if present is None else beside[present])[inside]
-            found.append((rows, beside))
-        if len(found) == 1:
-            return found[0]
-        empty = np.empty((0, self.shape[1]), self.dtype), np.empty(0)
-        parts = list(zip(*(found or [empty]), strict=True))
-        return np.concatenate(parts[0]), None if weights is None else np.concatenate(parts[1])
-
-    def _rows_of(
-        self, run: int, expected: int, inside: slice, scratch: Scratch
-    ) -> tuple[Raw, Raw | None]:
-        """Read some rows of a run, and return which samples are rows; None if all are.
+    def _rows_of(self, run: int, inside: range) -> RunRows:
+        """Read some rows of a run.
 
         There must be as many rows as were counted.  If they are as many as the samples that the
-        first part of the features lets be rows, no other samples are copied.
+        first features let be rows, no others are looked at.
         """
+        found = list(self._features(run))
         first, last = self.runs.bounds(run)
-        parts, present = self._parts(run), None
-        if expected < last - first:
-            looked = next(parts)
-            present, parts = self._known(run, [looked]), chain([looked], parts)
-            del looked
-        samples = stretches(present, inside, last - first)
-        width = self.shape[1] // len(list(self._feature_parts()))
-        few = len(samples) * LEAST_STRETCH <= width * expected
-        if present is None or (np.count_nonzero(present) == expected and few):
-            return self._copied(run, parts, samples, scratch), present
-        rows, present = self._all_samples(run, parts, scratch)
-        found = compressed(rows, present)
-        self.check_rows(run, len(found))
-        return found[inside], present
+        present = np.ones(last - first, bool)
+        if self._expected(run) < last - first:
+            present = self._known(run, found[:1])
+            if np.count_nonzero(present) != self._expected(run):
+                present = self._known(run, found)
+                self.check_rows(run, int(np.count_nonzero(present)))
+        return self._run_rows(found, present, inside)
+
+    def _run_rows(self, found: list[Features], present: Raw, numbers: range) -> RunRows:
+        return RunRows(found, tuple(self.features.values()), self.dtype, present, numbers)
+
+    def _expected(self, run: int) -> int:
+        """Return how many rows of a run were counted."""
+        return int(self.starts[run - self.first + 1] - self.starts[run - self.first])
 
     def check_rows(self, run: int, found: int) -> None:
         """Raise `CorruptStoreError` unless a run has as many rows as were counted."""
         first, last = self.runs.bounds(run)
-        expected = int(self.starts[run - self.first + 1] - self.starts[run - self.first])
+        expected = self._expected(run)
         if found != expected:
             raise CorruptStoreError(
                 f"{self.store_path} has changed: samples {first:,} to {last:,} had {expected:,} "
                 f"rows, they have {found:,}"
             )
 
-    def _copied(
-        self,
-        run: int,
-        parts: Iterable[tuple[Where, Box]],
-        samples: list[tuple[int, int]],
-        scratch: Scratch,
-        present: Raw | None = None,
-    ) -> Raw:
-        """Return stretches of the samples of a run as rows, (n, d), in `scratch`.
-
-        Note in `present`, (m,), if it is given, which samples are rows.
-        """
-        way = SampleCopy(self._shape(run), samples)
-        answer = scratch.array("samples", (way.rows[-1], *self.features.values()), self.dtype)
-        for where, values in parts:
-            way.copy(values, answer[:, *where])
-            if present is not None:
-                self._look(values, present.reshape(way.shape))
-            del values
-        return answer.reshape(way.rows[-1], -1)
-
-    def _all_samples(
-        self, run: int, parts: Iterable[tuple[Where, Box]], scratch: Scratch
-    ) -> tuple[Raw, Raw]:
-        """Return all samples of a run, (m, d), in `scratch`, and which are rows, (m,)."""
+    def _known(self, run: int, some: Iterable[Features]) -> Raw:
+        """Return which samples of a run are rows, (m,), as far as some features decide it."""
         start, stop = self.runs.bounds(run)
-        present = np.full(stop - start, not self.observed)
-        return self._copied(run, parts, [(0, stop - start)], scratch, present), present
-
-    def _look(self, box: Box, present: Raw) -> None:
-        """Note which samples are rows, (*samples), as far as some values decide it."""
-        if not self.gaps:
-            if self.observed:
-                present[:] = True
-            return
-        merge = np.logical_or if self.observed else np.logical_and
-        for place, values in box.pieces():
-            some = present[place[: present.ndim]]
-            merge(some, known(values, present.ndim, self.observed), out=some)
-
-    def _known(self, run: int, parts: Iterable[tuple[Where, Box]]) -> Raw:
-        """Return which samples of a run are rows, (m,), as far as some values decide it."""
-        present = np.full(self._shape(run), not self.observed)
-        for _, values in parts:
-            self._look(values, present)
-            del values
-        return present.reshape(-1)
+        present = np.full(stop - start, not (self.observed and self.gaps))
+        for each in some:
+            if self.gaps:
+                each.look(present, self.observed)
+            del each
+        return present
 
     def present(self, run: int) -> Raw:
         """Return which samples of a run are rows, (m,)."""
-        return self._known(run, self._parts(run))
+        return self._known(run, self._features(run))
 
-    def _shape(self, run: int) -> tuple[int, ...]:
-        """Return the shape of the samples of a run."""
-        return tuple(each.stop - each.start for each in self.runs.box(run))
-
-    def _parts(self, run: int) -> Iterator[tuple[Where, Box]]:
-        """Yield the values of all samples of a run, part by part of the features."""
-        samples = dict(zip(self.samples, self.runs.box(run), strict=True))
+    def _features(self, run: int) -> Iterator[Features]:
+        """Yield the values of all samples of a run, some features after the others."""
+        box = self.runs.box(run)
+        samples, shape = dict(zip(self.samples, box, strict=True)), [p.stop - p.start for p in box]
+        n_blocks = 1 + math.prod(shape) * self.shape[1] // TURNED
         for part in self._feature_parts():
             features, number = dict(zip(self.features, part, strict=True)), 0
             if self.along is not None:
                 number = features.pop(self.along).start
             where = tuple(features.get(name, number) for name in self.features)
             # No name holds the values: the caller frees them before the next are read.
-            yield where, self._values[number].box(samples, features)
+            values = self._values[number]
+            yield from Features.of(where, values.box(samples, features), shape, n_blocks)
 
     def _feature_parts(self) -> Iterator[Part]:
         """Yield the parts of the features, whole chunks and one variable each."""
@@ -299,14 +236,17 @@ class CubeRows:
         beside: list[Raw] = []
         for run in range(len(self.runs)):
             with checked_store.damage_of(self.store_path):
-                samples, present = self._all_samples(run, self._parts(run), Scratch())
-            found.append(compressed(samples, present))
+                features = list(self._features(run))
+            present = self._known(run, features)
+            wanted = n_rows - sum(map(len, found))
+            inside = range(min(wanted, int(np.count_nonzero(present))))
+            found.append(self._run_rows(features, present, inside)[:])
             if weights is not None:
-                beside.append(weights.of_run(self, run)[present])
-            if sum(map(len, found)) >= n_rows:
+                beside.append(weights.of_run(self, run)[present][: len(inside)])
+            if len(inside) == wanted:
                 break
-        rows = (found[0] if len(found) == 1 else np.concatenate(found))[:n_rows]
-        return rows, np.concatenate(beside)[:n_rows] if beside else None
+        rows = found[0] if len(found) == 1 else np.concatenate(found)
+        return rows, np.concatenate(beside) if beside else None
 
     def with_counts(self, counts: Sequence[int]) -> "CubeRows":
         """Return the cube whose runs have these numbers of rows."""
@@ -350,6 +290,16 @@ class CubeRows:
             f"{self.store_path} is stored in chunks of which a row of them along the samples' last "
             f"dimensions takes {size:,} bytes: more than {most:,}, what a thread may read at a time "
             f"of its {memory:,} bytes; {', or '.join(ways)}"
+        )
+
+    @property
+    def without_rows(self) -> str:
+        """The end of the message for a cube without rows."""
+        if self.observed:
+            return " Each sample is NaN in all features: choose other variables or features."
+        return (
+            " Each sample is NaN in some feature: leave out the features or variables that are NaN, "
+            "or keep samples with some values by missing='observed'."
         )
 
     def _orders(self, most_samples: int) -> Iterator[tuple[str, ...]]:

@@ -68,9 +68,15 @@ def open_h5ad(place: Location, name: str) -> "da.Array":
             raise InputError(f"{name}: there is no {inner} in {path}")
         node = file[inner]
         kind = node.attrs.get("encoding-type", "array")
+        if kind == "csc_matrix":
+            raise InputError(
+                f"{name}: {path}/{inner} is a csc_matrix, which is stored column by column: write it "
+                "row by row, as X.tocsr() gives it"
+            )
         if kind not in ("array", "csr_matrix"):
             raise InputError(
-                f"{name}: {path}/{inner} is encoded as {kind!r}, and arrays and csr_matrix are read"
+                f"{name}: {path}/{inner} is encoded as {kind!r}, and arrays and csr_matrix are read: "
+                f"name one, such as {path}/obsm/X_pca"
             )
         if kind == "array":
             dense = _array(path, inner, node)

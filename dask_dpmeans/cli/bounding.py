@@ -67,7 +67,7 @@ def _stoppable(store: RunStore) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         kept = store.steps.has_checkpoints()
-        then = f"goes on after the last pass that {store.shown} keeps" if kept else "begins anew"
+        then = f"goes on with what {store.shown} keeps" if kept else "begins anew"
         raise StoppedError(f"stopped: the same command {then}") from None
 
 

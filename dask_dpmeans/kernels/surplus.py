@@ -16,9 +16,9 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.moments import total
 
 EPSILON = float(np.finfo(np.float64).eps)
-AT_ONCE = 2**20
+AT_ONCE = 2**16
 """Pairs of boxes and rows that are looked at together: about 100 bytes each."""
-ENTRIES = 2**22
+ENTRIES = 2**18
 """Distances between points and rows in memory."""
 DEEPEST = 1000
 """Boxes are halved as often as this."""

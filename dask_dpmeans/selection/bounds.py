@@ -97,9 +97,9 @@ def lower_bound(
     3,000 clusters none but the penalty.  All bounds begin with a search from the fitted centers.
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
-    bound of its rows: a second call reads it.  If a call is stopped, the next one goes on after the
-    last whole pass.  A model has the bound of its own rows in `lower_bound_`, `gap_` and
-    `cluster_gaps_` until the next fit.
+    bound of its rows: a second call reads it.  If a call for more than 32,768 rows is stopped, the
+    next one goes on from its last round.  A model has the bound of its own rows in `lower_bound_`, `gap_`
+    and `cluster_gaps_` until the next fit.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def lower_bound(
 
 @dataclass(frozen=True)
 class BoundCheckpoints:
-    """The passes of a bound that a finished run keeps until the bound is known."""
+    """The passes and prices of a bound that a finished run keeps until the bound is known."""
 
     store: RunStore
 
@@ -220,7 +220,7 @@ def _bound_of_many(source: RowSource, centers: Float64Array, penalty: float) -> 
     micro = fitted.micro
     with one_blas_thread():
         better = _better(micro.rows, micro.weights, fitted.penalty, fitted.centers)
-        found = fitted.prices(better)
+        found = fitted.prices(better, source)
     told = fitted.objective, len(centers)
     if found.value <= penalty or found.paid is None:
         return LowerBound(penalty, *told, "one cluster")

@@ -31,6 +31,7 @@ from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.bounded import share_above
 from dask_dpmeans.methods.dpmeans import bounds, micro_prices, row_prices
+from dask_dpmeans.methods.dpmeans.row_prices import Proof
 from dask_dpmeans.report import report
 from dask_dpmeans.selection import bounds as selection_bounds
 from dask_dpmeans.sources import RowSource
@@ -158,22 +159,30 @@ def test_many_rows_are_known_by_micro_clusters_and_chunks_and_threads_do_not_sho
     compare()
 
 
-def test_the_bound_of_a_run_that_was_stopped_goes_on_after_its_last_pass(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_the_bound_of_a_run_that_was_stopped_goes_on_where_it_was(rounds, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(selection_bounds, "MANY_ROWS", 100)
     monkeypatch.setattr(row_prices, "GOALS", (1e-1, 1e-2))
+    following, taken = Proof.next, []
+
+    def counted(proof):
+        if len(taken) == rounds and stopping:
+            raise KeyboardInterrupt
+        taken.append(proof)
+        return following(proof)
+
     np.save("rows.npy", blobs())
     fit("rows.npy", "run.zarr", DPMeans(PENALTY, random_state=0))
+    stopping = False
+    monkeypatch.setattr(Proof, "next", counted)
     expected = lower_bound(load("run.zarr"), "rows.npy")
-    better = selection_bounds._better
-
-    def stopped(*data):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(selection_bounds, "_better", stopped)
+    total = len(taken)
+    taken.clear()
+    stopping = True
     with pytest.raises(KeyboardInterrupt):
         lower_bound("run.zarr")
-    monkeypatch.setattr(selection_bounds, "_better", better)
+    stopping = False
     folds = []
     fold = RowSource.fold
     monkeypatch.setattr(
@@ -182,6 +191,7 @@ def test_the_bound_of_a_run_that_was_stopped_goes_on_after_its_last_pass(tmp_pat
     assert RunStore.at("run.zarr").steps.has_checkpoints()
     assert lower_bound("run.zarr") == expected
     assert not [each for each in folds if each.get("name") == "bound"]
+    assert len(taken) == total > rounds
     assert not RunStore.at("run.zarr").steps.has_checkpoints()
     assert lower_bound("run.zarr") == expected
 
@@ -284,8 +294,7 @@ def test_a_bound_that_cannot_be_kept_is_told_all_the_same(bounded, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "then"),
-    [(100, "goes on after the last pass that .*run.zarr keeps\n"), (2**15, "begins anew\n")],
+    ("most", "then"), [(100, "goes on with what .*run.zarr keeps\n"), (2**15, "begins anew\n")]
 )
 def test_a_command_that_is_stopped_says_what_it_does_next(most, then, bounded, monkeypatch):
     def stopped(*_):

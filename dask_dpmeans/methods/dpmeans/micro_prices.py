@@ -64,15 +64,20 @@ class FittedMicro:
         beyond = total(self.labels, self.costs - paid, len(self.centers)) + self.penalty
         return tuple((np.maximum(beyond, 0.0) / self.unit).tolist())
 
-    def prices(self, centers: Float64Array) -> PricesBound:
-        """Return a lower bound for the input; it is nearer the better the centers, (k, d), are."""
+    def prices(self, centers: Float64Array, source: Source) -> PricesBound:
+        """Return a lower bound for the input; it is nearer the better the centers, (k, d), are.
+
+        If the source keeps checkpoints, a search for prices that was stopped goes on.
+        """
         small = self.penalty < max(TINY, LEAST_PENALTY * self.unit)
         if len(centers) > MOST_CELLS or small or self.penalty > 1 / TINY:
             return NOTHING
         upper = fsum(self.costs) + self.penalty * len(self.centers)
         with np.errstate(all="ignore"):  # prices that are not finite prove nothing
             data = self.micro.rows, self.micro.weights, self.penalty
-            found = best_prices(first_pricing(*data, centers, self.micro), upper)
+            first = first_pricing(*data, centers, self.micro)
+            checkpoint = Checkpoint.of(source, "prices", self.micro, self.penalty, upper, centers)
+            found = best_prices(first, upper, checkpoint)
         lost = 2 * self.rounding * (math.sqrt(upper * (1 + SUMMED)) + self.rounding)
         value = found.value - lost
         return replace(found, value=(value - 4 * EPSILON * abs(value)) / self.unit)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from scipy.spatial import KDTree
 
+from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint
 from dask_dpmeans.kernels.barrier import Program
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.main_axes import MainAxes
@@ -75,6 +76,8 @@ class PricesBound:
 
 
 NOTHING = PricesBound(0.0)
+PROGRESS = "pairs", "settled", "rounds", "repairs"
+"""Fields of `Proof` that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -179,15 +182,13 @@ class Pricing:
         offsets = self.program.center(self.program.inside(self.offsets), barrier)
         return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
 
-    def settled(self, goal: float) -> "Pricing":
-        """Return such prices after all columns that the starts lead to are known."""
-        for _ in range(ROUNDS):
-            self = self.centered(goal)
-            points = self.opened(np.concatenate([self.starts, self.recent]))
-            if not len(points) or self.work <= 0:
-                break
-            self = self.with_columns(self.merged, points[:COLUMNS_A_ROUND])
-        return self
+    def settled(self, goal: float) -> tuple["Pricing", bool]:
+        """Return such prices and whether all columns that the starts lead to are known, else with the best."""
+        centered = self.centered(goal)
+        points = centered.opened(np.concatenate([centered.starts, centered.recent]))
+        if not len(points) or centered.work <= 0:
+            return centered, True
+        return centered.with_columns(centered.merged, points[:COLUMNS_A_ROUND]), False
 
     def opened(self, points: Float64Array) -> Float64Array:
         """Return centers that rows near some points, (p, d), would open, the best ones first."""
@@ -276,25 +277,106 @@ def between(centers: Float64Array) -> Float64Array:
     return np.unique(middles.reshape(-1, centers.shape[1]), axis=0)
 
 
-def best_prices(pricing: Pricing, upper: float) -> PricesBound:
-    """Return the best bound that the search for prices proves; `upper` is about the objective."""
-    best, pairs, last = NOTHING, MOST_PAIRS, GOALS[-1]
-    if len(pricing.payers.rows) > CELLS:
-        last = GOAL_OF_CELLS
-    for goal in [max(goal, last) for goal in GOALS if goal * 3 > last]:
-        if min(pairs, pricing.work) <= 0 or best.value > (1 - PROVED) * upper:
-            break
-        pricing = pricing.settled(goal * upper)
-        for _ in range(REPAIRS):
-            if goal == GOALS[0] and pricing.work > 0:
-                break
-            bound, points, looked_at = pricing.proved(pairs // 2)
-            best = max(best, bound, key=lambda each: each.value)
-            pairs -= looked_at
-            if not len(points) or min(pairs, pricing.work) <= 0:
-                break
-            pricing = pricing.repaired(points).settled(goal * upper)
-    return best
+@dataclass(frozen=True)
+class Proof:
+    """A search for prices between two of its rounds, and the best that it has proved."""
+
+    pricing: Pricing
+    upper: float
+    """About the objective."""
+    goals: tuple[float, ...]
+    """Those that are not reached, over `upper`; none: the search is over."""
+    pairs: int
+    """Pairs of boxes and rows that are left to all proofs."""
+    best: PricesBound = NOTHING
+    settled: bool = False
+    """Whether all columns that the starts lead to are known."""
+    rounds: int = 0
+    """Since prices were last proved."""
+    repairs: int = 0
+
+    @classmethod
+    def begin(cls, pricing: Pricing, upper: float) -> "Proof":
+        """Return a search before its first round."""
+        last = GOALS[-1] if len(pricing.payers.rows) <= CELLS else GOAL_OF_CELLS
+        goals = tuple(max(goal, last) for goal in GOALS if goal * 3 > last)
+        return cls(pricing, upper, goals, MOST_PAIRS)
+
+    def next(self) -> "Proof":
+        """Return the search after a round of new columns, or after its prices are proved."""
+        goal = self.goals[0]
+        if not self.settled:
+            pricing, settled = self.pricing.settled(goal * self.upper)
+            settled, rounds = settled or self.rounds + 1 == ROUNDS, self.rounds + 1
+            return replace(self, pricing=pricing, settled=settled, rounds=rounds)
+        if (goal == GOALS[0] and self.pricing.work > 0) or self.repairs == REPAIRS:
+            return self._next_goal()
+        bound, points, looked_at = self.pricing.proved(self.pairs // 2)
+        best = max(self.best, bound, key=lambda each: each.value)
+        after = replace(self, best=best, pairs=self.pairs - looked_at)
+        if not len(points) or min(after.pairs, self.pricing.work) <= 0:
+            return after._next_goal()
+        repaired = self.pricing.repaired(points)
+        return replace(after, pricing=repaired, settled=False, rounds=0, repairs=self.repairs + 1)
+
+    def _next_goal(self) -> "Proof":
+        over = min(self.pairs, self.pricing.work) <= 0
+        over |= self.best.value > (1 - PROVED) * self.upper
+        goals = () if over else self.goals[1:]
+        return replace(self, goals=goals, settled=False, rounds=0, repairs=0)
+
+    def values(self) -> Arrays:
+        """Return what changes in a search, by name, arrays of any shape (...), for a checkpoint."""
+        pricing, best = self.pricing, self.best
+        program, columns = pricing.program, pricing.program.columns
+        found = {
+            "data": columns.data,
+            "indices": columns.indices,
+            "indptr": columns.indptr,
+            "limits": program.limits,
+            "low": program.low,
+            "offsets": pricing.offsets,
+            "recent": pricing.recent,
+            "work": pricing.work,
+            "goals": self.goals,
+            "best": best.value,
+            "paid": np.empty(0) if best.paid is None else best.paid,
+            **{name: getattr(self, name) for name in PROGRESS},
+        }
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def at(self, values: Arrays) -> "Proof":
+        """Return the same search at the round with these values of its arrays, (...)."""
+        limits = values["limits"]
+        entries = values["data"], values["indices"], values["indptr"]
+        columns = csr_array(entries, (len(limits), len(values["low"])))
+        program = replace(self.pricing.program, columns=columns, limits=limits, low=values["low"])
+        pricing = replace(
+            self.pricing,
+            program=program,
+            offsets=values["offsets"],
+            recent=values["recent"],
+            work=values["work"].item(),
+        )
+        paid = values["paid"]
+        best = PricesBound(values["best"].item(), paid if len(paid) else None)
+        progress = {name: values[name].item() for name in PROGRESS}
+        goals = tuple(values["goals"].tolist())
+        return replace(self, pricing=pricing, goals=goals, best=best, **progress)
+
+
+def best_prices(pricing: Pricing, upper: float, checkpoint: Checkpoint) -> PricesBound:
+    """Return the best bound that the search for prices proves; `upper` is about the objective.
+
+    The checkpoint is of the same rows, penalty and centers.
+    """
+    with checkpoint:
+        proof = Proof.begin(pricing, upper)
+        proof = checkpoint.restore(proof.at) or proof
+        while proof.goals:
+            proof = proof.next()
+            checkpoint.update(proof.values(), over=not proof.goals)
+    return proof.best
 
 
 def prices_bound(
@@ -327,7 +409,7 @@ def prices_bound(
             return least
         points = on_axes.project(centers)
         pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
-        found = best_prices(pricing, upper * on_axes.unit)
+        found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""))
     value = on_axes.bound(found.value, upper)
     if value <= penalty or found.paid is None or on_axes.rest > 0:
         return PricesBound(max(penalty, value))

@@ -45,8 +45,9 @@ def test_the_bound_is_never_above_the_optimum(monkeypatch):
             continue
         monkeypatch.setattr(micro_prices, "MICRO_CLUSTERS", most)
         exact = exact_optimum(rows.astype(np.float64), weights, penalty)
-        fitted = fitted_micro(InMemoryRows(np.ascontiguousarray(rows), weights), centers, penalty)
-        found = fitted.prices(fitted.centers)
+        source = InMemoryRows(np.ascontiguousarray(rows), weights)
+        fitted = fitted_micro(source, centers, penalty)
+        found = fitted.prices(fitted.centers, source)
         assert Fraction(found.value) <= exact, seed
         assert fitted.objective >= float(exact) * (1 - 1e-9), seed
         if most == 1000:
@@ -60,8 +61,9 @@ def test_the_bound_is_near_with_few_rows_in_a_micro_cluster(columns, offset):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, columns)) + 12 * rng.integers(0, 3, (500, 1)) + offset
     model = DPMeans(200.0 * columns, search=True, random_state=0, tol=0.0).fit(rows)
-    fitted = fitted_micro(InMemoryRows(rows, None), model.cluster_centers_, 200.0 * columns)
-    found = fitted.prices(fitted.centers)
+    source = InMemoryRows(rows, None)
+    fitted = fitted_micro(source, model.cluster_centers_, 200.0 * columns)
+    found = fitted.prices(fitted.centers, source)
     assert fitted.objective == pytest.approx(model.objective_, rel=1e-9)
     assert 0 <= 1 - found.value / model.objective_ < 1e-3
     gaps = np.array(fitted.cluster_gaps(found.paid))

@@ -6,7 +6,7 @@ instances instead of 60.
 
 import os
 import tracemalloc
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,9 +15,17 @@ from exact_optimum import exact_optimum, instance
 from optimum import lowest_objective
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.engine import checkpoints
+from dask_dpmeans.engine.checkpoints import Checkpoint
 from dask_dpmeans.kernels.main_axes import MainAxes
 from dask_dpmeans.methods.dpmeans import row_prices
-from dask_dpmeans.methods.dpmeans.row_prices import first_pricing, prices_bound, split_cells
+from dask_dpmeans.methods.dpmeans.row_prices import (
+    Proof,
+    best_prices,
+    first_pricing,
+    prices_bound,
+    split_cells,
+)
 
 INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
 ROUNDING = 1e-13
@@ -98,6 +106,45 @@ def test_a_bound_that_ends_at_its_limit_of_work_is_still_one(monkeypatch):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
+@dataclass
+class Kept:
+    """A store of checkpoints that is killed as it saves for the last time."""
+
+    saves: float
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def load(self, name):
+        return self.contents.get(name)
+
+    def save(self, name, content):
+        self.contents[name] = content
+        self.saves -= 1
+        if self.saves == 0:
+            raise SystemExit
+
+
+def test_a_search_for_prices_that_is_killed_anywhere_goes_on_to_the_same_bytes(monkeypatch):
+    monkeypatch.setattr(checkpoints, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(row_prices, "CELLS", 20)
+    monkeypatch.setattr(row_prices, "CELLS_PER_CLUSTER", 4)
+    rows, steps = blobs(80, 2, 4), []
+    pricing = first_pricing(rows, np.ones(80), 20.0, np.array([[12.0 * i, 0.0] for i in range(4)]))
+    following = Proof.next
+    monkeypatch.setattr(Proof, "next", lambda proof: steps.append(proof) or following(proof))
+    expected = best_prices(pricing, 240.0, Checkpoint(None, ""))
+    total = len(steps)
+    assert total > 10
+    for saves in range(1, total + 1):
+        steps.clear()
+        kept = Kept(saves)
+        with pytest.raises(SystemExit):
+            best_prices(pricing, 240.0, Checkpoint(kept, "prices"))
+        found = best_prices(pricing, 240.0, Checkpoint(kept, "prices"))
+        assert len(steps) == total
+        assert found.value == expected.value
+        assert found.paid.tobytes() == expected.paid.tobytes()
+
+
 def test_main_axes_lose_what_the_other_axes_cost(offset):
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -98,14 +98,31 @@ class EncodedDivergence(Divergence):
 
     def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
         """Return the cost of averages, (m, n_features), at centers, (m, n_features), in pairs."""
+        return self._costs(points, self.encoding.values(centers))
+
+    def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
+        """Return the rise of the cost if two clusters become one, (m,).
+
+        Parameters
+        ----------
+        masses : (m, 2)
+        means : (m, 2, n_features)
+        """
+        shares = ratio(masses, masses.sum(axis=1, keepdims=True))
+        center = (shares[:, :, np.newaxis] * means).sum(axis=1)
+        at = np.repeat(self.encoding.values(center), 2, axis=0)  # of the center once for both
+        costs = masses * self._costs(means.reshape(-1, means.shape[2]), at).reshape(masses.shape)
+        rises: Float64Array = costs[:, 0] + costs[:, 1]
+        return rises
+
+    def _costs(self, points: Float64Array, at: Float64Array) -> Float64Array:
+        """Return the cost of averages, (m, n_features), at smoothed values, (m, D), in pairs."""
         encoding = self.encoding
-        columns = encoding.weights * encoding.column_costs(
-            encoding.values(points), encoding.values(centers)
-        )
+        columns = encoding.weights * encoding.column_costs(encoding.values(points), at)
         if encoding.masked:
             columns = columns * points[:, len(encoding.means) : -1][:, encoding.layout.inputs]
-        between: Float64Array = np.add.reduce(columns, axis=1)
-        return between
+        costs: Float64Array = np.add.reduce(columns, axis=1)
+        return costs
 
     def offsets(
         self, directions: Float64Array, radii: Float64Array, centers: Float64Array

@@ -92,9 +92,10 @@ class WithinClusterSums(SummedAnswers):
         labels = self.partition.labels[block.start : block.start + len(block.rows)]
         order = np.argsort(labels, kind="stable")
         clusters, starts = np.unique(labels[order], return_index=True)
-        for cluster, rows in zip(clusters.tolist(), np.split(order, starts[1:]), strict=True):
-            if cluster >= 0:
-                sums[cluster] = self._within(block, rows, self.partition.members(cluster))
+        with np.errstate(all="ignore"):
+            for cluster, rows in zip(clusters.tolist(), np.split(order, starts[1:]), strict=True):
+                if cluster >= 0:
+                    sums[cluster] = self._within(block, rows, self.partition.members(cluster))
         return sums
 
     def _within(self, block: Block, rows: Int64Array, members: Int64Array) -> float:
@@ -105,9 +106,8 @@ class WithinClusterSums(SummedAnswers):
             tile = block.rows[some]
             for start in range(0, len(members), GRAM_FITTED):
                 fitted = members[start : start + GRAM_FITTED]
-                with np.errstate(all="ignore"):
-                    similar = self.gram.columns(tile, fitted)
-                    pairs = weights[fitted] @ similar @ weights[block.start + some]
+                similar = self.gram.columns(tile, fitted)
+                pairs = weights[fitted] @ similar @ weights[block.start + some]
                 found += float(check_finite(pairs))
         return found
 

@@ -21,20 +21,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labels
 from dask_dpmeans.kernels.graph import Totals
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.pieces_compiled import (
+    GROWTH_SEEDS,
+    KNOWN_HALVES,
+    MOST_PIECES,
+    Known,
+    Problem,
+    descend_compiled,
+    halves_compiled,
+    merge_gains_compiled,
+    objective_compiled,
+)
 
 PRICE_ROUNDING = 1e-9
 """A move must gain more than this share of the price, ..."""
 EVALUATION_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """... plus this share of kept / mass of the pieces: more than the rounding of its evaluation."""
-MOST_PIECES = 2**7
-"""Most pieces searched together, in 0.6 seconds of one core."""
 FAILED_SHAKES = 32
 """The search ends after this many shakes in a row without a gain."""
-GROWTH_SEEDS = 12
-"""Most pieces of a cluster that halves grow from, spread evenly over it."""
 
 
 class Halves(NamedTuple):
@@ -79,6 +87,21 @@ class PieceProblem:
         """(m,), the kept weight of each piece alone."""
         return self.links.diagonal().copy()
 
+    @cached_property
+    def halves(self) -> dict[bytes, Halves]:
+        """The best halves of clusters found so far, by the bytes of their members."""
+        return {}
+
+    @cached_property
+    def compiled(self) -> tuple[Problem, Known] | None:
+        """The arguments of compiled loops: the problem, and halves found; None without Numba."""
+        m = len(self.masses)
+        if not numba_support.AVAILABLE or m > MOST_PIECES:
+            return None
+        bits = np.zeros((2, KNOWN_HALVES, 1 + m // 64), np.int64)
+        problem = np.ascontiguousarray(self.links), self.own, self.masses, self.price, self.least
+        return problem, (bits[0], bits[1], np.zeros(KNOWN_HALVES))
+
     def sums(self, labels: IndexArray) -> Float64Array:
         """Return links of pieces to clusters, (m, k), for labels, (m,), from 0 on without gaps."""
         order = np.argsort(labels, kind="stable")
@@ -88,6 +111,8 @@ class PieceProblem:
 
     def objective(self, labels: IndexArray) -> float:
         """Return price * k - sum of kept / mass for labels, (m,), from 0 on without gaps."""
+        if self.compiled:
+            return objective_compiled(self.compiled[0], labels.astype(np.int64))
         totals = self.totals(self.sums(labels), labels)
         return self.price * len(totals.kept) - fsum(totals.kept / totals.masses)
 
@@ -109,10 +134,9 @@ def search_partitions(
     """Return the lowest partition found from `labels`, (m,); `labels` itself if none is lower."""
     best, lowest, failures = labels, problem.objective(labels), 0
     starts = [labels, np.zeros(len(labels), np.intp), np.arange(len(labels))]
-    known: dict[bytes, Halves] = {}
     while failures < FAILED_SHAKES:
         start = starts.pop(0) if starts else shake(problem, best, random)
-        found = descend(problem, start, known)
+        found = descend(problem, start)
         value = problem.objective(found)
         if value < lowest - problem.least:
             best, lowest, failures = found, value, 0
@@ -121,11 +145,12 @@ def search_partitions(
     return best
 
 
-def descend(problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves]) -> IndexArray:
-    """Return labels, (m,), after moves, merges and splits until none gains.
-
-    `known` caches the best halves of clusters by the bytes of their members.
-    """
+def descend(problem: PieceProblem, labels: IndexArray) -> IndexArray:
+    """Return labels, (m,), after moves, merges and splits until none gains."""
+    if problem.compiled:
+        labels = labels.astype(np.int64)
+        descend_compiled(problem.compiled[0], labels, problem.compiled[1])
+        return labels
     value = np.inf
     while True:
         moved = _move_pieces(problem, labels)
@@ -135,7 +160,7 @@ def descend(problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves
         labels, value = moved, lower
         after = _merge_best(problem, labels)
         if after is None:
-            after = _split_clusters(problem, labels, known)
+            after = _split_clusters(problem, labels)
         if after is None:
             return labels
         labels = after
@@ -210,15 +235,17 @@ def _with_move(
 
 def _merge_best(problem: PieceProblem, labels: IndexArray) -> IndexArray | None:
     """Return the labels, (m,), after the best merge; None if no merge gains."""
-    gains = _merge_gains(problem, labels)
+    gains = merge_gains(problem, labels)
     first, second = divmod(int(gains.argmax()), len(gains))
     if gains[first, second] > problem.least:
         return merge_two(labels, first, second)
     return None
 
 
-def _merge_gains(problem: PieceProblem, labels: IndexArray) -> Float64Array:
+def merge_gains(problem: PieceProblem, labels: IndexArray) -> Float64Array:
     """Return the gains of merges, (k, k); -inf on and below the diagonal."""
+    if problem.compiled:
+        return merge_gains_compiled(problem.compiled[0], labels.astype(np.int64))
     sums = problem.sums(labels)
     totals = problem.totals(sums, labels)
     kept, masses, k = totals.kept, totals.masses, len(totals.kept)
@@ -237,21 +264,19 @@ def merge_two(labels: IndexArray, first: int, second: int) -> IndexArray:
 
 def relabel(labels: Labels | IndexArray) -> IndexArray:
     """Return the same clusters, (m,), numbered without gaps in the order of their labels."""
-    found: IndexArray = np.unique(labels, return_inverse=True)[1]
+    found: IndexArray = (np.cumsum(np.bincount(labels) > 0) - 1)[labels]
     return found
 
 
-def _split_clusters(
-    problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves]
-) -> IndexArray | None:
+def _split_clusters(problem: PieceProblem, labels: IndexArray) -> IndexArray | None:
     """Return the labels, (m,), after all splits that gain; None if no split gains."""
-    after, k = labels.copy(), int(labels.max()) + 1
+    after, k, known = labels.copy(), int(labels.max()) + 1, problem.halves
     for cluster in range(k):
         members = np.flatnonzero(labels == cluster)
         key = members.tobytes()
         if key not in known:
             seeds = np.unique(np.linspace(0, len(members) - 1, GROWTH_SEEDS).astype(np.intp))
-            known[key] = _best_halves(problem, members, seeds)
+            known[key] = best_halves(problem, members, seeds)
         second, gain = known[key]
         if gain > problem.least:
             after[members[second]] = k
@@ -259,12 +284,15 @@ def _split_clusters(
     return after if k > labels.max() + 1 else None
 
 
-def _best_halves(problem: PieceProblem, members: IndexArray, seeds: IndexArray) -> Halves:
+def best_halves(problem: PieceProblem, members: IndexArray, seeds: IndexArray) -> Halves:
     """Return the best halves of a cluster, (members,), that grow from seeds, (s,) positions.
 
     One half grows from each seed at the same time, piece by piece; arrays of growing halves are
     (s,).
     """
+    if problem.compiled:
+        second = np.empty(len(members), np.bool_)
+        return Halves(second, halves_compiled(problem.compiled[0], members, seeds, second))
     links = problem.links[np.ix_(members, members)]
     masses, own = problem.masses[members], problem.own[members]
     each, reach = np.arange(len(seeds)), links.sum(axis=1)
@@ -326,7 +354,7 @@ def shake(problem: PieceProblem, labels: IndexArray, random: np.random.Generator
 
 def _merge_with_best(problem: PieceProblem, labels: IndexArray, cluster: int) -> IndexArray:
     """Return the labels, (m,), after a cluster has joined the one with which it loses least."""
-    gains = _merge_gains(problem, labels)
+    gains = merge_gains(problem, labels)
     gains = np.maximum(gains, gains.T)[cluster]
     return merge_two(labels, *sorted((cluster, int(gains.argmax()))))
 
@@ -339,7 +367,7 @@ def _split_random(
     members = np.flatnonzero(labels == labels[piece])
     if len(members) < 2:
         return labels
-    halves = _best_halves(problem, members, np.searchsorted(members, [piece]))
+    halves = best_halves(problem, members, np.searchsorted(members, [piece]))
     after = labels.copy()
     after[members[halves.second]] = labels.max() + 1
     return after

@@ -9,6 +9,7 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES
 from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_squared, nearest_two
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
 from dask_dpmeans.kernels.linear_costs import Linear
@@ -125,6 +126,18 @@ def test_few_rows_are_in_doubt_whatever_the_unit_of_the_data_is(size, missing):
     scores, doubt, _ = rounded_scores(rows, centers)
     best = np.sort(scores, axis=1)
     assert np.mean(best[:, -1] - best[:, -2] <= doubt) < 0.01
+
+
+@pytest.mark.parametrize("missing", ["error", "observed"])
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_two_clusters_that_merge_cost_what_the_general_form_says_to_the_bit(name, missing):
+    for d in (1, 9):
+        rows, centers = encoded(name, d, missing, d, 60)
+        rng = np.random.default_rng(d)
+        means, masses = rows[rng.integers(60, size=(40, 2))], rng.choice([0.0, 0.3, 5.0], (40, 2))
+        masses[:, 0] += 0.1
+        rises = centers.divergence.rises(masses, means)
+        np.testing.assert_array_equal(rises, Divergence.rises(centers.divergence, masses, means))
 
 
 def rounded_scores(rows, centers):

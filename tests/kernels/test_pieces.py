@@ -1,17 +1,23 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from optimum import lowest
 from strategies import seeds
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.pieces import (
     PieceProblem,
+    best_halves,
     descend,
+    merge_gains,
     merge_two,
     move_gains,
     relabel,
     search_partitions,
 )
+from dask_dpmeans.kernels.pieces_compiled import MOST_PIECES, exact_sum, pairwise_sum
 
 
 def problem_of(seed, most=8):
@@ -68,7 +74,7 @@ def test_what_a_move_gains_is_what_the_objective_falls_by(seed, other):
 def test_in_the_end_neither_a_move_nor_a_merge_gains(seed, other):
     pieces = problem_of(seed, most=20)
     start = labels_for(pieces, other)
-    labels = descend(pieces, start, {})
+    labels = descend(pieces, start)
     value = pieces.objective(labels)
     assert value <= pieces.objective(start)
     least = value - 2 * pieces.least
@@ -92,6 +98,42 @@ def test_the_origin_changes_the_gain_of_nothing(seed, other):
         gain, abs=1e-8 + 4 * pieces.least
     )
     assert shifted.least == pieces.least
+
+
+@pytest.mark.parametrize("most", [12, MOST_PIECES])
+@settings(max_examples=8)
+@given(seeds, seeds)
+def test_a_search_gives_the_same_bytes_with_compiled_loops_and_without(most, seed, other):
+    found = []
+    for available in (numba_support.AVAILABLE, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(numba_support, "AVAILABLE", available)
+            pieces = problem_of(seed, most)
+            start, random = labels_for(pieces, other), np.random.default_rng(other)
+            everything = np.arange(len(start))
+            halves = best_halves(pieces, everything, everything[:1])
+            ends = search_partitions(pieces, start, random), descend(pieces, start)
+            sums = merge_gains(pieces, start), np.array([halves.gain, pieces.objective(start)])
+            found.append([each.tobytes() for each in (*ends, *sums, halves.second)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 61, MOST_PIECES])
+def test_compiled_sums_round_as_those_of_numpy_and_python(n):
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        values = rng.normal(size=n) * 10.0 ** rng.integers(-9, 9, n)
+        ties = rng.integers(-3, 4, n) * 2.0 ** rng.integers(-60, 60, n)
+        for each in (values, ties):
+            assert pairwise_sum(each, 0, n) == each.sum()
+            assert exact_sum(each, n) == math.fsum(each)
+
+
+def test_more_pieces_than_the_compiled_loops_take_are_searched_too():
+    pieces = PieceProblem.of(np.eye(MOST_PIECES + 2), np.ones(MOST_PIECES + 2), 2.0)
+    assert pieces.compiled is None
+    one = descend(pieces, np.arange(MOST_PIECES + 2))
+    assert pieces.objective(one) == 2.0 - 1.0
 
 
 def test_what_is_lowest_already_stays_to_the_number():

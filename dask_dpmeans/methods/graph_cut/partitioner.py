@@ -18,13 +18,8 @@ from dask_dpmeans.kernels.graph_contraction import (
 )
 from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan, move_nodes
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.pieces import (
-    MOST_PIECES,
-    PieceProblem,
-    least_gain,
-    relabel,
-    search_partitions,
-)
+from dask_dpmeans.kernels.pieces import PieceProblem, least_gain, relabel, search_partitions
+from dask_dpmeans.kernels.pieces_compiled import MOST_PIECES
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, relabel_nodes, shares
 

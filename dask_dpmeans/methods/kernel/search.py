@@ -20,13 +20,8 @@ from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Lab
 from dask_dpmeans.kernels.graph import RowMoves
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
 from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
-from dask_dpmeans.kernels.pieces import (
-    MOST_PIECES,
-    PieceProblem,
-    least_gain,
-    relabel,
-    search_partitions,
-)
+from dask_dpmeans.kernels.pieces import PieceProblem, least_gain, relabel, search_partitions
+from dask_dpmeans.kernels.pieces_compiled import MOST_PIECES
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import MovedState
 from dask_dpmeans.methods.kernel import batch

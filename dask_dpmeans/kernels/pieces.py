@@ -99,7 +99,7 @@ class PieceProblem:
         if not numba_support.AVAILABLE or m > MOST_PIECES:
             return None
         bits = np.zeros((2, KNOWN_HALVES, 1 + m // 64), np.int64)
-        problem = np.ascontiguousarray(self.links), self.own, self.masses, self.price, self.least
+        problem = np.ascontiguousarray(self.links.T), self.own, self.masses, self.price, self.least
         return problem, (bits[0], bits[1], np.zeros(KNOWN_HALVES))
 
     def sums(self, labels: IndexArray) -> Float64Array:

@@ -18,7 +18,7 @@ KNOWN_HALVES = 2**11
 """Most halves that are remembered, a power of two; one takes the place of another."""
 
 Problem = tuple[Float64Array, Float64Array, Float64Array, float, float]
-"""Links (m, m), own kept weights (m,), masses (m,), price of a cluster, and the least gain."""
+"""Links (m, m), transposed, own kept weights (m,), masses (m,), price of a cluster, and the least gain."""
 Known = tuple[Int64Array, Int64Array, Float64Array]
 """Members and second halves as bits, (KNOWN_HALVES, words), and gains, (KNOWN_HALVES,)."""
 
@@ -90,7 +90,7 @@ def count_clusters(labels: Int64Array) -> int:
 def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Array) -> None:
     """Fill `sums[:k]` with links of pieces to clusters, in the order of `np.add.reduceat`."""
     m = len(labels)
-    ends, order, row = np.zeros(k + 1, np.int64), np.empty(m, np.int64), np.empty(m)
+    ends, order, parts = np.zeros(k + 1, np.int64), np.empty(m, np.int64), np.empty((9, m))
     for label in labels:
         ends[label + 1] += 1
     for c in range(k):
@@ -99,11 +99,27 @@ def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Arr
     for j in range(m):
         order[places[labels[j]]] = j
         places[labels[j]] += 1
-    for i in range(m):
-        for q in range(m):
-            row[q] = links[i, order[q]]
-        for c in range(k):
-            sums[c, i] = row[ends[c]] + pairwise_sum(row, ends[c] + 1, ends[c + 1])
+    for c in range(k):
+        first, stop = ends[c], ends[c + 1]
+        for i in range(m):
+            parts[8, i] = 0.0
+        tail = first + 1
+        if stop - tail >= 8:
+            tail = stop - (stop - tail) % 8
+            for q in range(first + 1, tail):
+                part, fresh, piece = (q - first - 1) % 8, q < first + 9, order[q]
+                for i in range(m):
+                    parts[part, i] = links[piece, i] + (0.0 if fresh else parts[part, i])
+            for i in range(m):
+                low = (parts[0, i] + parts[1, i]) + (parts[2, i] + parts[3, i])
+                parts[8, i] = low + ((parts[4, i] + parts[5, i]) + (parts[6, i] + parts[7, i]))
+        for q in range(tail, stop):
+            piece = order[q]
+            for i in range(m):
+                parts[8, i] += links[piece, i]
+        piece = order[first]
+        for i in range(m):
+            sums[c, i] = links[piece, i] + parts[8, i]
 
 
 @compile_loop
@@ -207,8 +223,8 @@ def _move_pieces(
         for i in range(len(labels)):
             if target == k:
                 sums[k, i] = 0.0
-            sums[home, i] -= links[i, piece]
-            sums[target, i] += links[i, piece]
+            sums[home, i] -= links[piece, i]
+            sums[target, i] += links[piece, i]
         k += target == k
         labels[piece] = target
         emptied = totals[3, home] == 1.0
@@ -282,7 +298,7 @@ def halves_compiled(
     inner, reach, weights, alone = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n)
     for a in range(n):
         for b in range(n):
-            inner[a, b] = links[members[a], members[b]]
+            inner[a, b] = links[members[b], members[a]]
         reach[a] = pairwise_sum(inner[a], 0, n)
         weights[a], alone[a] = masses[members[a]], own[members[a]]
     kept, mass = pairwise_sum(reach, 0, n), pairwise_sum(weights, 0, n)

@@ -209,7 +209,7 @@ def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
     np.save("far.npy", far)
     result = succeed("predict", "run.zarr", "far.npy", "out.zarr")
     assert (
-        "1,007 rows labeled, 7 of them beyond the radius of every cluster: out.zarr"
+        "1,007 rows labeled, 7 of them costing more than the penalty at every center: out.zarr"
         in result.stdout
     )
     out = xarray.open_zarr("out.zarr")

@@ -54,7 +54,7 @@ class Predicted:
 
     n_rows: int
     beyond: int
-    """Number of rows beyond every radius."""
+    """Number of rows that cost more than the penalty at every center."""
     unlabeled: int = 0
     """Number of rows of label -1: outliers, noise, and rows without any value."""
 
@@ -239,7 +239,7 @@ def _write(
     inputs: Sequence[Any],
     force: bool,
 ) -> tuple[int, int]:
-    """Write the predictions; return the numbers of rows beyond every radius, and of label -1."""
+    """Write the predictions; return the numbers of rows beyond the penalty, and of label -1."""
     attributes: dict[str, Any] = {"run": result.store.shown, "versions": versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     specs, sizes = list(PREDICTED), {"row": n}

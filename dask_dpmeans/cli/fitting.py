@@ -432,9 +432,9 @@ def predict_command(
     """Label the rows of DATA with the clusters of RUN.
 
     Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
-    the row is farther than the radius from every center. With --soft M, also top_label and
-    probability, M of each, and margin: by how much the label is more probable than any other
-    cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
+    the row costs more than the penalty at every center: it is farther than the radius. With --soft M,
+    also top_label and probability, M of each, and margin: by how much the label is more probable than
+    any other cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
     """
     storage = compute["storage_options"]
     fitted, target = (Location.at(each, storage) for each in (run, out))
@@ -456,5 +456,5 @@ def predict_command(
     if found.unlabeled:
         labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
     click.echo(
-        f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redact(out)}"
+        f"{labeled}, {found.beyond:,} of them costing more than the penalty at every center: {redact(out)}"
     )

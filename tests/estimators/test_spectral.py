@@ -314,7 +314,9 @@ def test_the_command_line(tmp_path, blobs):
     said = CliRunner().invoke(
         main, ["predict", run, data, out, "--threads", "1"], catch_exceptions=False
     )
-    assert "600 rows labeled, 0 of them beyond the radius of every cluster" in said.output
+    assert (
+        "600 rows labeled, 0 of them costing more than the penalty at every center" in said.output
+    )
     graph = [
         *asked,
         "--affinity",

@@ -44,9 +44,9 @@ def read(monkeypatch):
     """The first rows of the pieces that are read from a store."""
     starts, plain = [], StoredShard.read
 
-    def noted(self, start, stop, scratch):
+    def noted(self, start, stop):
         starts.append(start)
-        return plain(self, start, stop, scratch)
+        return plain(self, start, stop)
 
     monkeypatch.setattr(StoredShard, "read", noted)
     return starts

@@ -105,7 +105,6 @@ def test_a_bound_that_ends_at_its_limit_of_work_is_still_one(monkeypatch):
     assert 300.0 <= bound < 0.9 * model.objective_
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6])
 @dataclass
 class Kept:
     """A store of checkpoints that is killed as it saves for the last time."""
@@ -145,6 +144,7 @@ def test_a_search_for_prices_that_is_killed_anywhere_goes_on_to_the_same_bytes(m
         assert found.paid.tobytes() == expected.paid.tobytes()
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_main_axes_lose_what_the_other_axes_cost(offset):
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -266,7 +266,7 @@ class ImplicitLabels:
 
 @dataclass(frozen=True)
 class ImplicitPredictions:
-    """Map over blocks: label, squared distance, and whether the row is beyond every radius."""
+    """Map over blocks: label, squared distance, and whether the row costs more than the penalty."""
 
     centers: ImplicitCenters
     penalty: float

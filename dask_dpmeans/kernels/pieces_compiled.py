@@ -415,15 +415,11 @@ def descend_compiled(problem: Problem, labels: Int64Array, known: Known) -> None
     sums, joining, totals = np.empty((m + 1, m)), np.empty((m + 1, m)), np.empty((4, m + 1))
     before = np.empty(m, np.int64)
     while True:
-        changed = 0
         for i in range(m):
             before[i] = labels[i]
         _fill_sums(links, labels, k, sums)
         k = _move_pieces(problem, labels, k, sums, totals, joining)
-        for i in range(m):
-            changed += labels[i] != before[i]
-        if changed:
-            _fill_sums(links, labels, k, sums)
+        _fill_sums(links, labels, k, sums)
         _fill_totals(masses, labels, k, sums, totals)
         lower = _objective(price, k, totals)
         if not lower < value:

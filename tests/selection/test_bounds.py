@@ -159,8 +159,11 @@ def test_many_rows_are_known_by_micro_clusters_and_chunks_and_threads_do_not_sho
     compare()
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_the_bound_of_a_run_that_was_stopped_goes_on_where_it_was(rounds, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("rounds", "other"), [(0, False), (1, False), (3, False), (3, True)])
+def test_the_bound_of_a_run_that_was_stopped_goes_on_where_it_was(
+    rounds, other, tmp_path, monkeypatch
+):
+    """A version that goes by other numbers begins the search for prices anew."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(selection_bounds, "MANY_ROWS", 100)
     monkeypatch.setattr(row_prices, "GOALS", (1e-1, 1e-2))
@@ -183,6 +186,8 @@ def test_the_bound_of_a_run_that_was_stopped_goes_on_where_it_was(rounds, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         lower_bound("run.zarr")
     stopping = False
+    if other:
+        monkeypatch.setattr(micro_prices, "SETTINGS", (*micro_prices.SETTINGS, 1))
     folds = []
     fold = RowSource.fold
     monkeypatch.setattr(
@@ -191,7 +196,7 @@ def test_the_bound_of_a_run_that_was_stopped_goes_on_where_it_was(rounds, tmp_pa
     assert RunStore.at("run.zarr").steps.has_checkpoints()
     assert lower_bound("run.zarr") == expected
     assert not [each for each in folds if each.get("name") == "bound"]
-    assert len(taken) == total > rounds
+    assert len(taken) == total + other * rounds > rounds
     assert not RunStore.at("run.zarr").steps.has_checkpoints()
     assert lower_bound("run.zarr") == expected
 

@@ -23,8 +23,10 @@ from dask_dpmeans.methods.dpmeans.row_prices import (
     LEAST_PENALTY,
     MOST_CELLS,
     NOTHING,
+    SETTINGS,
     TINY,
     PricesBound,
+    Proof,
     best_prices,
     first_pricing,
 )
@@ -76,7 +78,8 @@ class FittedMicro:
         with np.errstate(all="ignore"):  # prices that are not finite prove nothing
             data = self.micro.rows, self.micro.weights, self.penalty
             first = first_pricing(*data, centers, self.micro)
-            checkpoint = Checkpoint.of(source, "prices", self.micro, self.penalty, upper, centers)
+            start = self.micro, self.penalty, upper, centers
+            checkpoint = Checkpoint.of(source, Proof, SETTINGS, *start)
             found = best_prices(first, upper, checkpoint)
         lost = 2 * self.rounding * (math.sqrt(upper * (1 + SUMMED)) + self.rounding)
         value = found.value - lost

@@ -75,6 +75,8 @@ class PricesBound:
     """
 
 
+SETTINGS = CELLS, CELLS_PER_CLUSTER, MOST_CELLS, SUMMARY, MOST_PAIRS, ROUNDS, GOALS, REPAIRS
+"""What a search for prices goes by: a checkpoint of others begins anew."""
 NOTHING = PricesBound(0.0)
 PROGRESS = "pairs", "settled", "rounds", "repairs"
 """Fields of `Proof` that are numbers."""

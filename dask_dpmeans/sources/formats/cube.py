@@ -245,6 +245,7 @@ class CubeRows:
                 beside.append(weights.of_run(self, run)[present][: len(inside)])
             if len(inside) == wanted:
                 break
+            del features, present  # before the next run is decoded
         rows = found[0] if len(found) == 1 else np.concatenate(found)
         return rows, np.concatenate(beside) if beside else None
 

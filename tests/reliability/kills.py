@@ -35,7 +35,8 @@ CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
 FIRST = 8
 """The first change that a job is killed before, or as far into so many as are left out."""
 PRELOADED = [
-    f"dask_dpmeans.{name}" for name in ("estimators", "export", "penalty", "report", "tree")
+    *("zarr", "dask.array", "xarray", "dask_dpmeans.estimators", "dask_dpmeans.api.export"),
+    *("dask_dpmeans.report", "dask_dpmeans.selection.penalty", "dask_dpmeans.selection.tree"),
 ]
 """What children need not import each for itself: that takes longer than their jobs."""
 

@@ -98,8 +98,8 @@ def lower_bound(
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
     bound of its rows: a second call reads it.  If a call for more than 32,768 rows is stopped, the
-    next one goes on from the last round that it saved.  A model has the bound of its own rows in `lower_bound_`, `gap_`
-    and `cluster_gaps_` until the next fit.
+    next one continues from the passes and prices that it saved.  A model has the bound of its own
+    rows in `lower_bound_`, `gap_` and `cluster_gaps_` until the next fit.
 
     Parameters
     ----------

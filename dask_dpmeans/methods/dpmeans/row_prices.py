@@ -287,7 +287,7 @@ class Proof:
     upper: float
     """About the objective."""
     goals: tuple[float, ...]
-    """Those that are not reached, over `upper`; none: the search is over."""
+    """Goals that are not reached, over `upper`; none: the search is over."""
     pairs: int
     """Pairs of boxes and rows that are left to all proofs."""
     best: PricesBound = NOTHING

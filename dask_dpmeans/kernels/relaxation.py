@@ -17,8 +17,9 @@ The projection on the second set is approximate.  The multipliers need no accura
 `relaxation_proof` makes a proved bound of any of them.
 """
 
+import sys
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -27,6 +28,16 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.triangle_cuts import Cuts
 
 OVER_RELAXATION = 1.6
+FIRST_SCALE = 20.0
+"""Scale of the first step; 100 steps with pieces of four sets ended at 15 to 45.
+
+From 1 as many steps closed half as much of the gap or less."""
+FEW = 8
+"""If fewer than a FEW-th of the eigenvalues were above 0 in the step before, only these are asked for.
+
+Of 600 and 800 rows, 20 eigenvectors took 0.4 of the time of all; a quarter of them took longer than all."""
+TINY = 1e-14
+"""Lower eigenvalues count as 0."""
 CAP = 2.0
 """Highest cost, in units of the one above which no cost has an effect but through cuts."""
 PRICE_STEPS = 5
@@ -80,11 +91,13 @@ class Point:
     """The larger one of the relative primal and dual residuals."""
     steps: int = 0
     """Steps taken."""
+    rank: int = sys.maxsize
+    """Eigenvalues above 0 in the last step."""
 
     @classmethod
     def first(cls, n: int) -> Self:
         """Return the point of n clusters of one item."""
-        return cls(np.eye(n), np.zeros((n, n)), np.empty(0), 1.0)
+        return cls(np.eye(n), np.zeros((n, n)), np.empty(0), FIRST_SCALE)
 
 
 def advance(problem: Problem, cuts: Cuts, point: Point, steps: int) -> Point:
@@ -96,7 +109,8 @@ def advance(problem: Problem, cuts: Cuts, point: Point, steps: int) -> Point:
 
 def _step(problem: Problem, cuts: Cuts, point: Point) -> Point:
     scale, before = point.scale, point.shared
-    semidefinite = _projection(before - point.multipliers - problem.costs / scale, problem.roots)
+    matrix = before - point.multipliers - problem.costs / scale
+    semidefinite, rank = _projection(matrix, problem.roots, point.rank)
     mixed = OVER_RELAXATION * semidefinite + (1 - OVER_RELAXATION) * before + point.multipliers
     prices = point.prices
     pull: Float64Array | float = 0.0
@@ -107,22 +121,29 @@ def _step(problem: Problem, cuts: Cuts, point: Point) -> Point:
     multipliers = mixed - shared
     primal = _length(semidefinite - shared) / max(_length(shared), 1.0)
     dual = _length(shared - before) / max(_length(multipliers), 1 / scale)
-    after = Point(shared, multipliers, prices, scale, max(primal, dual), point.steps + 1)
+    residual = max(primal, dual)
+    after = Point(shared, multipliers, prices, scale, residual, point.steps + 1, rank)
     if after.steps % STEPS_BETWEEN_SCALES:
         return after
     return _rescaled(after, np.sqrt(primal / max(dual, 1e-30)))
 
 
-def _projection(matrix: Float64Array, roots: Float64Array) -> Float64Array:
-    """Return the nearest Y with eigenvalues from 0 to 1 and Y v = v."""
+def _projection(matrix: Float64Array, roots: Float64Array, rank: int) -> tuple[Float64Array, int]:
+    """Return the nearest Y with eigenvalues from 0 to 1 and Y v = v, and its rank, but for v's one.
+
+    `rank` is about that rank.
+    """
     unit = roots / _length(roots)
     column = matrix @ unit
     both = np.outer(unit, column - 0.5 * (unit @ column) * unit)
-    values, vectors = eigh(matrix - both - both.T, driver="evd", overwrite_a=True)
-    first = int(np.searchsorted(values, 1e-14))
+    asked: dict[str, Any] = {"driver": "evd"}
+    if FEW * rank < len(roots):
+        asked = {"driver": "evr", "subset_by_value": (TINY, np.inf)}
+    values, vectors = eigh(matrix - both - both.T, overwrite_a=True, **asked)
+    first = int(np.searchsorted(values, TINY))
     kept: Float64Array = vectors[:, first:]
     scaled: Float64Array = kept * np.minimum(values[first:], 1.0)
-    return scaled @ kept.T + np.outer(unit, unit)
+    return scaled @ kept.T + np.outer(unit, unit), kept.shape[1]
 
 
 def _priced(cuts: Cuts, mixed: Float64Array, prices: Float64Array) -> Float64Array:

@@ -6,12 +6,14 @@ import pickle
 import re
 from dataclasses import asdict
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import dask.array as da
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from dask.distributed import Client, LocalCluster
 from exact_optimum import exact_optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,14 +116,53 @@ def test_rows_and_weights_at_the_ends_of_their_range_are_bounded_or_refused(monk
         lower_bound(searched(X, 2e-319, sample_weight=light), X, light)
 
 
-def test_a_bound_of_pieces_is_one_too(monkeypatch):
-    X = blobs(90, 8)
-    monkeypatch.setattr(bounds, "MOST_ROWS", 30)
+@pytest.fixture
+def three_pieces(monkeypatch):
+    """90 rows in 8 columns, whose relaxation is of three pieces."""
+    monkeypatch.setattr(bounds, "WORK", 2.0**26)
+    monkeypatch.setattr(bounds, "STEPS", 9 * 2**26 / 90**3)
+    return blobs(90, 8)
+
+
+def test_a_bound_of_pieces_is_one_too(three_pieces, monkeypatch):
     monkeypatch.setattr(bounds, "BOUNDS", {"relaxation": bounds.BOUNDS["relaxation"]})
-    found = lower_bound(searched(X, 200.0), X)
-    assert 0 <= found.gap < 0.2
+    model = searched(three_pieces, 200.0)
+    assert 0 <= lower_bound(model, three_pieces).gap < 0.2
     monkeypatch.setattr(bounds, "RELAXED_ROWS", 89)
-    assert lower_bound(searched(X, 200.0), X).method == "none"
+    assert lower_bound(model, three_pieces).method == "none"
+
+
+def test_pieces_on_workers_have_the_same_bound_and_say_how_many_are_done(three_pieces, tmp_path):
+    model, passes = searched(three_pieces, 200.0), []
+    expected = lower_bound(model, three_pieces, threads=1)
+    assert expected.method == "relaxation"
+    np.save(tmp_path / "rows.npy", three_pieces)
+    with (
+        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        rows = str(tmp_path / "rows.npy")
+        assert lower_bound(model, rows, client=client, on_pass=passes.append) == expected
+    assert {(each.done, each.total) for each in passes if each.name == "bound"} >= {(3, 3)}
+
+
+def test_more_rows_have_the_first_bound_that_is_near(monkeypatch):
+    tried = []
+
+    def noted(name, bound, fitted):
+        tried.append(name)
+        return bound(fitted)
+
+    for name, bound in bounds.BOUNDS.copy().items():
+        monkeypatch.setitem(bounds.BOUNDS, name, partial(noted, name, bound))
+    monkeypatch.setattr(bounds, "FEW_ROWS", 50)
+    for columns, expected in ((2, "prices of rows"), (8, "relaxation")):
+        X = blobs(60, columns)
+        found = lower_bound(searched(X, 200.0), X)
+        assert 0 <= found.gap < 0.05
+        assert tried == ["one cluster", expected]
+        assert found.method == expected
+        tried.clear()
 
 
 def test_chunks_and_threads_do_not_show_in_any_bit():

@@ -13,56 +13,90 @@ of distances to its mean, and then by exchanges of two rows while one lowers it.
 """
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows
+from dask_dpmeans.engine.checkpoints import Checkpoint
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.relaxation_proof import EPS
 from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
 
-Bound = Callable[[Rows, Float64Array, float, float], float]
-"""Of rows, weights, a penalty and the objective of some partition."""
-MOST_ROWS = 300
-"""Of a piece."""
 MOST_SWEEPS = 10
 """Most sweeps of exchanges over the rows of a cluster."""
+PARTNERS = 1000
+"""About the most rows that a row may be exchanged with."""
+SAVED = 64
+"""Pieces that are bounded between two saves of a checkpoint."""
 
 
-def pieces_bound(
-    rows: Rows,
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The bound of a piece, as a job."""
+
+    rows: Float64Array
+    """(n, d)."""
+    weights: Float64Array
+    """(n,), > 0."""
+    penalty: float
+    upper: float
+    """The objective of some partition of these rows."""
+    work: float
+    """Most work of the bound: see `relaxed_bound`."""
+
+    def __call__(self, shared: None = None) -> float:
+        """Return a lower bound on the objective of every partition of the piece."""
+        return relaxed_bound(self.rows, self.weights, self.penalty, self.upper, self.work)
+
+
+def pieces_bound(pieces: list[Piece], source: Source) -> float:
+    """Return a lower bound on the objective of every partition of all rows: the sum of their bounds.
+
+    The pieces are bounded side by side if the source has workers.  If it keeps checkpoints, a call
+    that was stopped goes on.
+    """
+    told = [(each.rows, each.weights, each.penalty, each.upper, each.work) for each in pieces]
+    with Checkpoint.of(source, Piece, SAVED, told) as checkpoint:
+        found: list[float] = checkpoint.restore(lambda values: values["bounds"].tolist()) or []
+        while len(found) < len(pieces):
+            found += source.run(pieces[len(found) : len(found) + SAVED], None, "bound")
+            checkpoint.update({"bounds": np.array(found)}, over=len(pieces) > SAVED)
+    return math.fsum(found) * (1 - 2 * EPS)
+
+
+def split_rows(
+    rows: Float64Array,
     weights: Float64Array,
     penalty: float,
     labels: IndexArray,
-    most_rows: int = MOST_ROWS,
-    bound: Bound = relaxed_bound,
-) -> float:
-    """Return a lower bound on the objective of every partition: the sum of the bounds of pieces.
+    n_pieces: int,
+    work: float,
+) -> list[Piece]:
+    """Return the pieces of rows, whose bounds add up to a bound of all rows.
 
     Parameters
     ----------
     rows : (n, d)
-    weights : (n,), >= 0, some > 0
+    weights : (n,), > 0
     penalty : > 0
     labels : (n,), clusters of a good partition; any labels give a bound
-    most_rows : of a piece
-    bound : a proved lower bound for a piece
+    n_pieces : 1 <= n_pieces <= n
+    work : most work of the bounds of all pieces
     """
-    some = weights > 0
-    values: Float64Array = rows[some].astype(np.float64)
-    weights, labels = weights[some], labels[some]
-    n_pieces = -(-len(values) // most_rows)
-    if n_pieces == 1:
-        return bound(values, weights, penalty, _objective(values, weights, penalty, labels))
-    split, share, bounds = pieces(values, weights, labels, n_pieces), penalty / n_pieces, []
+    split, share = anticlusters(rows, weights, labels, n_pieces), penalty
+    if n_pieces > 1:
+        share = penalty / n_pieces * (1 - 2 * EPS)
+    found = []
     for piece in range(n_pieces):
         there = split == piece
-        part = values[there], weights[there], share * (1 - 2 * EPS)
-        bounds.append(bound(*part, _objective(*part, labels[there])))
-    return max(penalty, math.fsum(bounds) * (1 - 2 * EPS))
+        part = rows[there], weights[there], share
+        upper = _objective(*part, labels[there])
+        found.append(Piece(*part, upper, work / n_pieces))
+    return found
 
 
-def pieces(
+def anticlusters(
     rows: Float64Array, weights: Float64Array, labels: IndexArray, n_pieces: int
 ) -> IndexArray:
     """Return the pieces of rows, (n,): in each, every cluster has nearly its share and its mean."""
@@ -81,16 +115,20 @@ def pieces(
 def _exchanged(
     from_mean: Float64Array, weights: Float64Array, part: IndexArray, n_pieces: int
 ) -> IndexArray:
-    """Return the pieces of a cluster's rows after exchanges that bring the means of its parts together."""
+    """Return the pieces of a cluster's rows after exchanges that bring the means of its parts together.
+
+    Each row is compared with about `PARTNERS` others, evenly spread.
+    """
     moments = from_mean * weights[:, np.newaxis]
     sums, masses = np.zeros((n_pieces, from_mean.shape[1])), np.bincount(part, weights, n_pieces)
     np.add.at(sums, part, moments)
-    part = part.copy()
+    part, stride = part.copy(), -(-len(part) // PARTNERS)
     for _ in range(MOST_SWEEPS):
         changed = False
         for row in range(len(part)):
-            here, there = part[row], part
-            step, weight = moments - moments[row], weights - weights[row]
+            others = slice(row % stride, None, stride)
+            here, there = part[row], part[others]
+            step, weight = moments[others] - moments[row], weights[others] - weights[row]
             with np.errstate(divide="ignore", invalid="ignore"):
                 before = (sums[here] ** 2).sum() / masses[here]
                 before = before + (sums[there] ** 2).sum(axis=1) / masses[there]
@@ -99,12 +137,13 @@ def _exchanged(
             gains = np.where(there == here, 0.0, before - after)
             other = int(gains.argmax())
             if gains[other] > 1e-9 * before[other]:
-                target = part[other]
+                target = there[other]
                 sums[here] += step[other]
                 sums[target] -= step[other]
                 masses[here] += weight[other]
                 masses[target] -= weight[other]
-                part[row], part[other], changed = target, here, True
+                part[row], part[row % stride + other * stride] = target, here
+                changed = True
         if not changed:
             break
     return part

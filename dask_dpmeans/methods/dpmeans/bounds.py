@@ -3,32 +3,40 @@
 Each bound in `BOUNDS` is a proof: no clusters of these rows cost less, rounding included.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.anticlusters import MOST_ROWS, pieces_bound
-from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
+from dask_dpmeans.methods.dpmeans.anticlusters import pieces_bound, split_rows
 from dask_dpmeans.methods.dpmeans.row_prices import (
     LEAST_PENALTY,
+    MOST_AXES,
     NOTHING,
     PricesBound,
     prices_bound,
 )
 
-RELAXED_ROWS = 1500
-"""More rows have no bound by relaxation: the work of its pieces would be split too often."""
-RELAXED_WORK = 3 * 2**34
-"""Work of the relaxations of all pieces; see `relaxed_bound`."""
+PRICES = "prices of rows"
+FEW_ROWS = 1500
+"""Of up to so many rows all bounds are tried; of more only until one is within `NEAR`."""
+NEAR = 0.05
+"""Bounds of pieces are seldom this near to the lowest objective known, over the bound."""
 PROVED = 1e-6
-"""A bound this near to the lowest objective known, over the bound, is the last."""
+"""A bound this near is the last of few rows."""
+RELAXED_ROWS = 2**17
+"""More rows have no bound by relaxation, which takes some 10 ms of a processor for each."""
+WORK, WORK_OF_ROW = 3 * 2**34, 2e7
+"""Least work of the relaxations of all pieces, and work for each row; see `relaxed_bound`."""
+STEPS = 80
+"""Steps of the solver that the work must be enough for in all pieces: so the larger they are, the better."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class Fitted:
     costs: Float64Array
     """(n,), squared distances to the centers of the labels."""
     objective: float
+    source: Source
+    """Whose workers bound pieces side by side, and whose checkpoints save their bounds."""
 
     def cluster_gaps(self, paid: Float64Array) -> tuple[float, ...]:
         """Return what each cluster costs less what its rows pay, (n,): never below 0 but by rounding."""
@@ -63,40 +73,49 @@ class Fitted:
         return prices_bound(*data, self.objective, self.centers)
 
     def relaxation(self) -> PricesBound:
-        """Return the bound by relaxations of pieces of the rows; 0 of too many rows."""
+        """Return the bound by relaxations of pieces of the rows."""
         n = len(self.rows)
-        if n > RELAXED_ROWS:
-            return NOTHING
-        work = RELAXED_WORK / -(-n // MOST_ROWS)
-        data = self.rows, self.weights, self.penalty
-        bound = partial(relaxed_bound, work=work)
-        return PricesBound(pieces_bound(*data, self.labels, bound=bound))
+        work = max(WORK, WORK_OF_ROW * n)
+        n_pieces = math.ceil(math.sqrt(STEPS * n**3 / work))
+        data = self.rows, self.weights, self.penalty, self.labels
+        return PricesBound(pieces_bound(split_rows(*data, n_pieces, work), self.source))
 
 
 BOUNDS: dict[str, Callable[[Fitted], PricesBound]] = {
     "one cluster": Fitted.one_cluster,
-    "prices of rows": Fitted.prices,
+    PRICES: Fitted.prices,
     "relaxation": Fitted.relaxation,
 }
-"""Bounds by name, the quicker ones first."""
+"""Bounds by name."""
 
 
-def clusters_at(rows: Any, weights: Float64Array, penalty: float, centers: Float64Array) -> Fitted:
+def clusters_at(
+    rows: Any, weights: Float64Array, penalty: float, centers: Float64Array, source: Source
+) -> Fitted:
     """Return the rows, (n, d), that have weight, (n,), at the nearest of some centers, (k, d)."""
     some = weights > 0
     rows, weights = np.ascontiguousarray(rows[some], np.float64), weights[some]
     labels, costs = assign(Block(0, rows, weights), Centers(centers))
     objective = float(weights @ costs) + penalty * len(centers)
-    return Fitted(rows, weights, penalty, centers, labels, costs, objective)
+    return Fitted(rows, weights, penalty, centers, labels, costs, objective, source)
 
 
-def highest(fitted: Fitted) -> tuple[PricesBound, str]:
-    """Return the highest bound and its name; it is nearer the better the clusters are."""
-    best, method = NOTHING, "none"
-    for name, bound in BOUNDS.items():
-        found = bound(fitted)
+def highest(fitted: Fitted, relaxed_rows: float = math.inf) -> tuple[PricesBound, str]:
+    """Return the highest bound and its name; it is nearer the better the clusters are.
+
+    More than `relaxed_rows` rows, or than `RELAXED_ROWS`, have no bound by relaxation.
+    """
+    best, method, (n, d) = NOTHING, "none", fitted.rows.shape
+    enough = PROVED if n <= FEW_ROWS else NEAR
+    names = [
+        name for name in BOUNDS if name != "relaxation" or n <= min(relaxed_rows, RELAXED_ROWS)
+    ]
+    if d > MOST_AXES:
+        names.sort(key=PRICES.__eq__)  # to the end: they lose what the other axes cost
+    for name in names:
+        found = BOUNDS[name](fitted)
         if found.value > best.value:
             best, method = found, name
-        if fitted.penalty < LEAST_PENALTY or fitted.objective <= (1 + PROVED) * best.value:
+        if fitted.penalty < LEAST_PENALTY or fitted.objective <= (1 + enough) * best.value:
             break
     return best, method

@@ -18,7 +18,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.methods.dpmeans.bounds import clusters_at, highest
+from dask_dpmeans.methods.dpmeans.bounds import FEW_ROWS, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.search_state import State
@@ -85,8 +85,9 @@ def proved_gap(method: "Method", source: Source, state: State) -> float:
             "of more rows is of a coreset; leave it out, and lower_bound tells the gap of the result"
         )
     gathered = source.fold(Gather(), name="gather")
-    found = clusters_at(gathered.rows, gathered.weights, method.penalty, state.centers)
-    bound, _ = highest(found)
+    data = gathered.rows, gathered.weights, method.penalty
+    found = clusters_at(*data, state.centers, source)
+    bound, _ = highest(found, FEW_ROWS)
     return max(0.0, found.objective / bound.value - 1)
 
 

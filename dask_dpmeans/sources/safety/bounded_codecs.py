@@ -115,6 +115,14 @@ NAME = "dask_dpmeans.bounded"
 register_codec(NAME, BoundedCodec)
 
 
+class BoundedSharding(ShardingCodec):
+    """Sharding with bounded codecs.
+
+    Zarr pickles the codecs in shards by their names.  A process that unpickles this class loads this
+    module first, and so knows `NAME`.
+    """
+
+
 class BoundedNumcodec:
     """Bounded codec of Zarr's version 2."""
 
@@ -170,7 +178,7 @@ def _bounded_codec(codec: object) -> Any:
         return BoundedCodec(codec)
     if not isinstance(codec, ShardingCodec):
         return codec
-    return ShardingCodec(
+    return BoundedSharding(
         chunk_shape=codec.chunk_shape,
         codecs=tuple(map(_bounded_codec, codec.codecs)),
         index_codecs=codec.index_codecs,

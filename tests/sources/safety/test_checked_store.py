@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -370,3 +372,16 @@ def test_gzip_may_be_padded():
         )
         == b"abc"
     )
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_process_that_has_loaded_nothing_reads_the_arrays_that_it_is_sent(tmp_path, codec):
+    """As a worker does, whose first task may bring an array alone."""
+    stored(tmp_path / "rows.zarr", **CODECS[codec])
+    array = checked_store.checked_array(zarr.open_array(tmp_path / "rows.zarr", mode="r"), "data")
+    reading = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[:].sum())"
+    found = subprocess.run(
+        [sys.executable, "-c", reading], input=pickle.dumps(array), capture_output=True, check=False
+    )
+    assert found.stderr == b""
+    assert float(found.stdout) == pytest.approx(ROWS.sum())

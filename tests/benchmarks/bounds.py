@@ -1,6 +1,7 @@
 """How far above the optimum searches are at most: lower bounds at the price of a known number of clusters.
 
-The sets are iris and wine (scaled to unit variance), and those of `--data FOLDER`.  `penalty_for` finds the price.
+The sets are iris and wine (scaled to unit variance), 5,000 rows in 12 columns, of 20 normal
+distributions and of one, and those of `--data FOLDER`.  `penalty_for` finds the price.
 With `--hull` they are three small sets of FOLDER at the prices of the lower hull of their certified optima.
 """
 
@@ -104,6 +105,10 @@ def sets(data: Path | None) -> Iterator[tuple[str, Rows, int]]:
     """Name, rows and number of clusters of each set."""
     yield "iris", load_iris().data, 3
     yield "wine", scale(load_wine().data), 3
+    rng = np.random.default_rng(0)
+    means, noise = rng.uniform(0, 10, (20, 12)), rng.standard_normal((5000, 12))
+    yield "blobs", means[rng.integers(20, size=5000)] + noise, 20
+    yield "noise", noise, 8
     for name, k in FILES.items() if data is not None else ():
         with np.load(data / f"{name}.npz") as file:
             yield Path(name).name, file["X"].astype(np.float64), k

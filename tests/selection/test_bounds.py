@@ -150,9 +150,9 @@ def test_pieces_on_workers_have_the_same_bound_and_say_how_many_are_done(three_p
 def test_more_rows_have_the_first_bound_that_is_near(monkeypatch):
     tried = []
 
-    def noted(name, bound, fitted):
+    def noted(name, bound, *given):
         tried.append(name)
-        return bound(fitted)
+        return bound(*given)
 
     for name, bound in bounds.BOUNDS.copy().items():
         monkeypatch.setitem(bounds.BOUNDS, name, partial(noted, name, bound))

@@ -63,16 +63,16 @@ class Fitted:
         beyond = total(self.labels, self.weights * self.costs - paid, len(self.centers))
         return tuple(np.maximum(beyond + self.penalty, 0.0).tolist())
 
-    def one_cluster(self) -> PricesBound:
+    def one_cluster(self, _: float) -> PricesBound:
         """Return what one cluster without inertia costs."""
         return PricesBound(self.penalty)
 
-    def prices(self) -> PricesBound:
-        """Return the bound by prices of rows."""
+    def prices(self, known: float) -> PricesBound:
+        """Return the bound by prices of rows, if it can be higher than a known one."""
         data = self.rows, self.weights, self.penalty
-        return prices_bound(*data, self.objective, self.centers)
+        return prices_bound(*data, self.objective, self.centers, known)
 
-    def relaxation(self) -> PricesBound:
+    def relaxation(self, _: float) -> PricesBound:
         """Return the bound by relaxations of pieces of the rows."""
         n = len(self.rows)
         work = max(WORK, WORK_OF_ROW * n)
@@ -81,12 +81,12 @@ class Fitted:
         return PricesBound(pieces_bound(split_rows(*data, n_pieces, work), self.source))
 
 
-BOUNDS: dict[str, Callable[[Fitted], PricesBound]] = {
+BOUNDS: dict[str, Callable[[Fitted, float], PricesBound]] = {
     "one cluster": Fitted.one_cluster,
     PRICES: Fitted.prices,
     "relaxation": Fitted.relaxation,
 }
-"""Bounds by name."""
+"""Bounds by name, of fitted clusters and the highest bound so far."""
 
 
 def clusters_at(
@@ -113,7 +113,7 @@ def highest(fitted: Fitted, relaxed_rows: float = math.inf) -> tuple[PricesBound
     if d > MOST_AXES:
         names.sort(key=PRICES.__eq__)  # to the end: they lose what the other axes cost
     for name in names:
-        found = BOUNDS[name](fitted)
+        found = BOUNDS[name](fitted, best.value)
         if found.value > best.value:
             best, method = found, name
         if fitted.penalty < LEAST_PENALTY or fitted.objective <= (1 + enough) * best.value:

@@ -20,6 +20,7 @@ from scipy.spatial import KDTree
 from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint
 from dask_dpmeans.kernels.barrier import Program
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.main_axes import MainAxes
 from dask_dpmeans.kernels.micro_surplus import Extents, MicroRows, PricedMicroClusters
 from dask_dpmeans.kernels.moments import total
@@ -382,7 +383,12 @@ def best_prices(pricing: Pricing, upper: float, checkpoint: Checkpoint) -> Price
 
 
 def prices_bound(
-    rows: Float64Array, weights: Float64Array, penalty: float, upper: float, centers: Float64Array
+    rows: Float64Array,
+    weights: Float64Array,
+    penalty: float,
+    upper: float,
+    centers: Float64Array,
+    known: float = 0.0,
 ) -> PricesBound:
     """Return a lower bound of inertia + penalty * k of any clusters, rounding included.
 
@@ -396,6 +402,7 @@ def prices_bound(
     penalty : number > 0
     upper : objective of some clusters of these rows
     centers : (k, d), k > 0, good centers; the bound is true for any, and near only for these
+    known : a bound; if projected rows cannot have a higher one, no prices are sought
 
     Returns
     -------
@@ -410,9 +417,18 @@ def prices_bound(
         if not TINY < on_axes.penalty < 1 / TINY:
             return least
         points = on_axes.project(centers)
+        if on_axes.bound(_cost(on_axes, points), upper) <= known:
+            return least
         pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
         found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""))
     value = on_axes.bound(found.value, upper)
     if value <= penalty or found.paid is None or on_axes.rest > 0:
         return PricesBound(max(penalty, value))
     return PricesBound(value, found.paid / on_axes.unit)
+
+
+def _cost(on_axes: MainAxes, points: Float64Array) -> float:
+    """Return the objective of the projected rows at points, (k, q): none of their bounds is higher."""
+    rows = np.ascontiguousarray(on_axes.rows)
+    squared = nearest_squared(rows, Centers(points))[1]
+    return float(on_axes.weights @ squared) + on_axes.penalty * len(points)

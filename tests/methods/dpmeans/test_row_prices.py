@@ -194,3 +194,21 @@ def test_every_center_and_every_point_that_rows_would_open_is_a_column():
     open_to_all = replace(pricing, offsets=pricing.offsets + 1)
     found = open_to_all.repaired(centers)
     assert len(found.program.limits) == 144 + 144
+
+
+def test_prices_are_not_sought_only_where_they_cannot_prove_more(monkeypatch):
+    """Six columns, whose bound is at most the objective of the four main axes, and of the others."""
+    sought = []
+    monkeypatch.setattr(
+        row_prices, "best_prices", lambda *given: sought.append(1) or best_prices(*given)
+    )
+    rows, ones = blobs(200, 6, 4), np.ones(200)
+    model = DPMeans(300.0, search=True, random_state=0).fit(rows)
+    given = rows, ones, 300.0, model.objective_, model.cluster_centers_
+    bound = prices_bound(*given).value
+    assert 300.0 < bound < model.objective_
+    assert prices_bound(*given, 0.99 * bound).value == bound
+    assert len(sought) == 2
+    assert prices_bound(*given, 1.01 * bound).value in {300.0, bound}
+    assert prices_bound(*given, model.objective_).value == 300.0
+    assert len(sought) <= 3

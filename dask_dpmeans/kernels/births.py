@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import CALL, compile_loop, pays
 
 BATCH = 256
 """Proposals that are compared together with the openers so far."""
@@ -114,9 +113,11 @@ def _open_in_order(
     proposals: Proposals, penalty: float, divergence: Divergence | None
 ) -> Proposals:
     """Return the openers of a batch."""
-    if numba_support.AVAILABLE and divergence is None:
-        opened = np.empty(len(proposals), np.bool_)
-        _open_in_order_compiled(proposals.rows, proposals.weights, float(penalty), opened)
+    opened = np.empty(len(proposals), np.bool_)
+    given = proposals.rows, proposals.weights, float(penalty), opened
+    work = len(proposals) * CALL
+    if divergence is None and pays(_open_in_order_compiled, given, work):
+        _open_in_order_compiled(*given)
         return proposals.take(opened)
     return open_one_by_one(
         proposals, lambda others, opener: keep_objecting(others, opener.rows, penalty, divergence)

@@ -21,6 +21,7 @@ from dask_dpmeans.kernels.halves_compiled import (
     Data,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import CALL, pays
 
 MOST_DISTANCES = 2**20
 """Most squared distances computed together without Numba."""
@@ -28,6 +29,8 @@ MOST_DISTANCES = 2**20
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
+CALLS = 100
+"""Calls of NumPy in a step up or down."""
 KNOWN = 64
 """Gains that are remembered, for each of the most clusters."""
 
@@ -69,9 +72,14 @@ def center_path(
     rows, weights, most, spherical : (n, d), (n,), as for `grow`
     turns : most ways down and up after the first way up
     """
-    kind = CompiledClusters if numba_support.AVAILABLE else Clusters
+    most = min(most, len(rows))
+    clusters = Clusters(rows, weights, most, spherical)
+    if numba_support.AVAILABLE:
+        compiled = CompiledClusters(rows, weights, most, spherical)
+        if compiled.pay(turns):
+            clusters = compiled
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
-        search = _Search(kind(rows, weights, min(most, len(rows)), spherical))
+        search = _Search(clusters)
         search.go_up()
         fell = True
         for turn in range(turns):
@@ -315,6 +323,12 @@ class CompiledClusters(Clusters):
         buffers: Buffers = (leaving, arriving, first, last, apart, np.zeros((n + 8, d)), *table)
         pool[:n], counts[0] = np.arange(n), n
         self._arrays = data, state, lists, (moved, changed, touched), buffers
+
+    def pay(self, turns: int) -> bool:
+        """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
+        (n, d), most = self.rows.shape, self.most
+        work = (1 + turns) * most * (most * n * d + CALLS * CALL)
+        return pays(center_path_compiled.grow, (*self._arrays, most), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 LEAF = 16
 """Most centers of a leaf; with 8 a row took 1.1 times as long at d = 2 to 8, with 4 twice."""
@@ -58,7 +58,9 @@ class CenterTree:
         columns, cuts = np.zeros(leaves, np.int64), np.zeros(leaves)
         points = np.full((leaves, d, WIDTH), np.inf)
         numbers = np.full((leaves, WIDTH), k, np.int64)
-        _build(np.ascontiguousarray(values), boxes, columns, cuts, points, numbers)
+        starts = np.zeros((2, 2 * leaves), np.int64)
+        starts[1, 1] = k
+        _build(values.copy(), np.arange(k), starts, boxes, columns, cuts, points, numbers)
         return cls(boxes, columns, cuts, points, numbers, k)
 
     def pays(self, rows: Rows) -> bool:
@@ -67,7 +69,7 @@ class CenterTree:
         A level took about 20 ns and a node 30 + 3 d; the product and its maximum .2 + .019 d ns for
         a center.
         """
-        some = rows[:: -(-len(rows) // TRIAL)]
+        some = np.ascontiguousarray(rows[:: -(-len(rows) // TRIAL)])
         labels = np.empty((1, len(some)), np.intp)
         steps = _search(some, self.parts, labels, np.empty(len(some)))
         d, levels = rows.shape[1], len(self.points).bit_length() - 1
@@ -87,6 +89,13 @@ class CenterTree:
         labels = np.empty((count, len(rows)), np.intp)
         _search(rows, self.parts, labels, squared)
         return labels
+
+
+def tree_pays(rows: Rows, work: int) -> bool:
+    """Return whether trees may be searched for rows, (n, d); see `numba_support.pays`."""
+    ints, floats = np.empty((1, 0), np.int64), np.empty((1, 1, 0))
+    parts: TreeParts = floats, ints[0], floats[0, 0], floats, ints, 0
+    return pays(_search, (rows, parts, ints, np.empty(0)), work)
 
 
 @compile_loop
@@ -123,31 +132,40 @@ def _split(points: Float64Array, order: Int64Array, column: int, start: int, sto
 
 
 @compile_loop
-def _fill_box(points: Float64Array, box: Float64Array) -> int:
-    """Fill in the box, (2, d), around points, (n, d); return its widest column."""
-    box[0], box[1] = points[0], points[0]
-    for i in range(1, len(points)):
+def _fill_box(points: Float64Array, start: int, stop: int, box: Float64Array) -> int:
+    """Fill in the box, (2, d), around points `start` to `stop`; return its widest column."""
+    for j in range(points.shape[1]):
+        box[0, j] = box[1, j] = points[start, j]
+    for i in range(start + 1, stop):
         for j in range(points.shape[1]):
             box[0, j], box[1, j] = min(box[0, j], points[i, j]), max(box[1, j], points[i, j])
-    return int((box[1] - box[0]).argmax())
+    widest = 0
+    for j in range(points.shape[1]):
+        if box[1, j] - box[0, j] > box[1, widest] - box[0, widest]:
+            widest = j
+    return widest
 
 
 @compile_loop
 def _build(
-    values: Float64Array,
+    ordered: Float64Array,
+    order: Int64Array,
+    ends: Int64Array,
     boxes: Float64Array,
     columns: Int64Array,
     cuts: Float64Array,
     points: Float64Array,
     numbers: Int64Array,
 ) -> None:
-    """Fill in the arrays of a `CenterTree` of centers, (k, d)."""
-    k, leaves, ordered, order = len(values), len(points), values.copy(), np.arange(len(values))
-    starts, stops = np.zeros(2 * leaves, np.int64), np.zeros(2 * leaves, np.int64)
-    stops[1] = k
+    """Fill in the arrays of a `CenterTree` of centers, (k, d), of which copies are reordered.
+
+    `order` is 0, 1, ..., k - 1.  `ends` are where the centers of a node begin and end, (2, 2 m), of
+    which those of the root are filled in.
+    """
+    leaves, (starts, stops) = len(points), ends
     for node in range(1, 2 * leaves):
         start, stop = starts[node], stops[node]
-        column = _fill_box(ordered[start:stop], boxes[node])
+        column = _fill_box(ordered, start, stop, boxes[node])
         if node < leaves:
             middle = (start + stop) // 2
             _split(ordered, order, column, start, stop)
@@ -155,8 +173,10 @@ def _build(
             starts[2 * node], stops[2 * node] = start, middle
             starts[2 * node + 1], stops[2 * node + 1] = middle, stop
         else:
-            numbers[node - leaves, : stop - start] = order[start:stop]
-            points[node - leaves, :, : stop - start] = ordered[start:stop].T
+            for i in range(start, stop):
+                numbers[node - leaves, i - start] = order[i]
+                for j in range(ordered.shape[1]):
+                    points[node - leaves, j, i - start] = ordered[i, j]
 
 
 @compile_loop

@@ -11,7 +11,7 @@ takes the place of the product (`center_tree`); in many columns, a product of fe
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,13 @@ from scipy.sparse import issparse
 
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.center_tree import LEAST_CENTERS, LEAST_ROWS, MOST_COLUMNS, CenterTree
+from dask_dpmeans.kernels.center_tree import (
+    LEAST_CENTERS,
+    LEAST_ROWS,
+    MOST_COLUMNS,
+    CenterTree,
+    tree_pays,
+)
 from dask_dpmeans.kernels.csr_costs import csr_costs, nearest_csr
 from dask_dpmeans.kernels.definition_compiled import (
     is_narrow,
@@ -30,8 +36,9 @@ from dask_dpmeans.kernels.definition_compiled import (
     two_nearest_of_narrow_rows,
 )
 from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
-from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns
+from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns, axes_pay
 from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
+from dask_dpmeans.kernels.numba_support import pays
 from dask_dpmeans.kernels.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -83,24 +90,24 @@ class Centers:
         """Whether one product ranks the centers."""
         return self.divergence is None or self.linear is not None
 
-    def searchable(self, rows: Rows) -> bool:
-        """Return whether a tree of the centers may be tried on rows, (n, d)."""
+    def searchable(self, rows: Rows, work: int) -> bool:
+        """Return whether a tree of the centers may be tried on rows, (n, d); see `pays` for work."""
         k, d = self.values.shape
         if self.divergence is not None or k < LEAST_CENTERS or d > MOST_COLUMNS:
             return False
-        return len(rows) >= LEAST_ROWS or "tree" in vars(self)
+        return "tree" in vars(self) or (len(rows) >= LEAST_ROWS and tree_pays(rows, work))
 
     @cached_property
     def tree(self) -> CenterTree:
         """A tree of the centers, built once in each process."""
         return CenterTree.of(self.values)
 
-    def leading(self, rows: Rows) -> LeadingColumns | None:
+    def leading(self, rows: Rows, work: int) -> LeadingColumns | None:
         """Return the centers on main axes if that is faster for rows, (n, d); found once."""
         (k, d), found = self.values.shape, vars(self)
         if self.divergence is not None or k < LEAST_TURNED or d < LEAST_COLUMNS:
             return None
-        if "turned" not in found and len(rows) >= LEAST_ROWS:
+        if "turned" not in found and len(rows) >= LEAST_ROWS and axes_pay(rows, work):
             found["turned"] = LeadingColumns.of(self.values, rows)
         turned: LeadingColumns | None = found.get("turned")
         return turned
@@ -152,8 +159,9 @@ def squared_distances(
     """
     n, d = rows.shape
     squared = np.empty(n)
-    if numba_support.AVAILABLE:
-        distance_compiled.squared_distances_compiled(rows, centers, labels, squared)
+    given = rows, centers, labels, squared
+    if pays(distance_compiled.squared_distances_compiled, given, 2 * rows.size):
+        distance_compiled.squared_distances_compiled(*given)
         return squared
     scratch = scratch or Scratch()
     tile = max(1, 2**15 // d)
@@ -227,11 +235,12 @@ def _rank(
         found = _without_ranking(rows, centers, count, squared)
         if found is not None:
             return found
-    rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
-    labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
+    labels, unsure = _rank_by(centers.single, rows, centers, scratch, count, squared)
     if unsure.size:
         doubles = rows[unsure].astype(np.float64)
-        labels[:, unsure], _ = rank(doubles, centers, centers.double, scratch, count, np.empty(0))
+        labels[:, unsure], _ = _rank_by(
+            centers.double, doubles, centers, scratch, count, np.empty(0)
+        )
         if squared.size:
             squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
@@ -242,20 +251,44 @@ def _without_ranking(
 ) -> IndexArray | None:
     """As `_rank`, by the definition alone, a tree or main axes; None where the ranking is faster."""
     points, constants = centers.definition
-    few = len(rows) * points.size <= FEW_DIFFERENCES
-    if not few and centers.searchable(rows) and centers.tree.pays(rows):
+    few, work = len(rows) * points.size <= FEW_DIFFERENCES, _work(rows, points)
+    if not few and centers.searchable(rows, work) and centers.tree.pays(rows):
         return centers.tree.nearest(rows, count, squared)
     if few or is_narrow(points, constants, count):
         labels = np.empty((count, len(rows)), np.intp)
+        loop: Callable[..., None] = two_nearest_of_narrow_rows
+        given: tuple[Any, ...] = rows, points, *labels
         if few:
-            nearest_by_definition(rows, centers.columns, constants, labels, squared)
+            loop, given = nearest_by_definition, (rows, centers.columns, constants, labels, squared)
         elif count == 1:
-            nearest_of_narrow_rows(rows, points, labels[0], squared)
-        else:
-            two_nearest_of_narrow_rows(rows, points, labels[0], labels[1])
-        return labels
-    leading = centers.leading(rows)
+            loop, given = nearest_of_narrow_rows, (rows, points, labels[0], squared)
+        if pays(loop, given, work):
+            loop(*given)
+            return labels
+    leading = centers.leading(rows, work)
     return None if leading is None else leading.nearest(rows, count, squared)
+
+
+def _work(rows: Rows, points: Float64Array) -> int:
+    """Return how many numbers NumPy handles to rank points, (k, d), for rows, (n, d)."""
+    k, d = points.shape
+    return len(rows) * (k + 16 * d)
+
+
+def _rank_by(
+    ranking: Ranking,
+    rows: Rows,
+    centers: Centers,
+    scratch: Scratch,
+    count: int,
+    squared: Float64Array,
+) -> tuple[IndexArray, IndexArray]:
+    """As `_rank_tiles`, by compiled loops where they pay."""
+    if numba_support.AVAILABLE:
+        ranked = _rank_compiled(rows, centers, ranking, scratch, count, squared)
+        if ranked is not None:
+            return ranked
+    return _rank_tiles(rows, centers, ranking, scratch, count, squared)
 
 
 def _rank_compiled(
@@ -265,8 +298,11 @@ def _rank_compiled(
     scratch: Scratch,
     count: int,
     squared: Float64Array,
-) -> tuple[IndexArray, IndexArray]:
-    """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache."""
+) -> tuple[IndexArray, IndexArray] | None:
+    """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache.
+
+    None where they do not pay.
+    """
     labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
     small = ranking.height >= LEAST_COMPILED_TILE
     tile = min(COMPILED_TILE, ranking.height) if small else COMPILED_TILE
@@ -275,11 +311,14 @@ def _rank_compiled(
     if ranking.decides:
         integer = np.int64
     memory = left, left.reshape(-1).view(integer), scores.reshape(-1)
-    given = rows, *centers.definition, ranking.parts, memory
+    loop: Callable[..., None] = distance_compiled.nearest_two_compiled
+    answers: tuple[Any, ...] = labels[0], labels[-1], sure
     if count == 1:
-        distance_compiled.nearest_compiled(*given, labels[0], sure, squared)
-    else:
-        distance_compiled.nearest_two_compiled(*given, labels[0], labels[1], sure)
+        loop, answers = distance_compiled.nearest_compiled, (labels[0], sure, squared)
+    given = rows, *centers.definition, ranking.parts, memory, *answers
+    if not pays(loop, given, _work(rows, centers.values)):
+        return None
+    loop(*given)
     return labels, np.flatnonzero(~sure)
 
 

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
-from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop
+from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop, pays
 
 LEAST_CENTERS = 2**11
 """Fewest centers for which leading columns are tried."""
@@ -118,7 +118,7 @@ class LeadingColumns:
                 turned, norms = _turn(rows[part].astype(np.float64), self.middle, self.axes)
                 left = np.column_stack([turned, np.ones(len(turned))]).astype(np.float32)
                 whole = (rows[part] - self.middle).astype(np.float32)
-            given = labels[:, part], squared[part] if squared.size else squared
+            found = np.empty((len(labels), len(left)), np.intp)
             total += _nearest(
                 rows[part],
                 self.values,
@@ -129,9 +129,19 @@ class LeadingColumns:
                 *self.singles,
                 self.radius,
                 tile,
-                *given,
+                found,
+                squared[part] if squared.size else squared,
             )
+            labels[:, part] = found
         return total
+
+
+def axes_pay(rows: Rows, work: int) -> bool:
+    """Return whether centers may be turned for rows, (n, d); see `numba_support.pays`."""
+    wide, doubles = np.empty((0, 0)), np.empty(0)
+    singles, labels = wide.astype(np.float32), np.empty((0, 0), np.intp)
+    product = wide, singles, doubles, singles, singles, singles, doubles
+    return pays(_nearest, (rows, *product, 0.0, 0, labels, doubles), work)
 
 
 def _turn(

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels import distance_compiled, numba_support
+from dask_dpmeans.kernels import distance_compiled
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.numba_support import pays
 
 MOST_EXPONENT = 100
 """Greatest exponent of a scale, which float32 can hold."""
@@ -46,10 +47,10 @@ def linear_costs(
     rows: Rows, linear: Linear, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
     """Return the linear cost, by definition, of each row, (n, d), at the center of its label, (n,)."""
-    if numba_support.AVAILABLE:
-        found = np.empty(len(rows))
-        distance_compiled.linear_costs_compiled(rows, *linear, labels, found)
-        return found
+    given = rows, *linear, labels, np.empty(len(rows))
+    if pays(distance_compiled.linear_costs_compiled, given, 2 * rows.size):
+        distance_compiled.linear_costs_compiled(*given)
+        return given[-1]
     return np.maximum(linear_sums(rows, linear, labels, scratch), 0.0)
 
 

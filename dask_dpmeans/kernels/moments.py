@@ -6,7 +6,6 @@ from math import fsum
 import numpy as np
 from scipy.sparse import csc_array, csr_array, issparse
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Sums
 from dask_dpmeans.kernels.block import (
     Block,
@@ -17,7 +16,7 @@ from dask_dpmeans.kernels.block import (
     Rows,
     row_numbers,
 )
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 MomentParts = tuple[Int64Array, Float64Array, Float64Array, Float64Array]
 """Counts and weights, (k,), sums, (k, d), and inertias, (k,), as in `Moments`."""
@@ -65,12 +64,11 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
     """Return moments of k clusters of a block with labels and squared distances, (height,) each."""
     if issparse(block.rows):
         return _csr_moments(block, labels, squared, k)
-    weights = block.weights
-    if numba_support.AVAILABLE:
-        moments = Moments.none(k, block.rows.shape[1])
-        if weights is None:
-            weights = np.empty(0)
-        _add_rows_compiled(block.rows, weights, labels, squared, moments.parts)
+    weights, moments = block.weights, Moments.none(k, block.rows.shape[1])
+    some = np.empty(0) if weights is None else weights
+    given = block.rows, some, labels, squared, moments.parts
+    if pays(_add_rows_compiled, given, block.rows.size):
+        _add_rows_compiled(*given)
         return moments
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     sums = _sums(block, labels, k)
@@ -99,7 +97,7 @@ def _csr_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int
 def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """Return the greatest of the values >= 0 of each cluster, (k,); 0 for an empty cluster."""
     found = np.zeros(k)
-    if numba_support.AVAILABLE:
+    if pays(_greatest_compiled, (labels, values, found), 2 * len(labels)):
         _greatest_compiled(labels, values, found)
     else:
         np.maximum.at(found, labels, values)

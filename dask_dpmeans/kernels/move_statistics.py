@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.births import Proposals, merge_openers
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments, total
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 from dask_dpmeans.kernels.outliers import Candidates, OutlierStatistics
 
 DENSE = 8
@@ -74,11 +74,9 @@ class MoveScan:
     def chunk(self, block: Block) -> MoveStatistics:
         """Return the statistics of one block."""
         labels, seconds = two_nearest(block, self.centers)
-        divergence, measure = self.centers.divergence, _measure
+        divergence = self.centers.divergence
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
-        if numba_support.AVAILABLE and self.centers.ranked and not issparse(block.rows):
-            measure = _measure_compiled
-        squared, halves, inertias, transfers, (outliers, departures) = measure(
+        squared, halves, inertias, transfers, (outliers, departures) = _measure(
             block, self.centers, children, labels, seconds
         )
         found = halves, inertias, transfers
@@ -129,6 +127,10 @@ def _measure(
     block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
 ) -> Measured:
     """Return the statistics of rows whose two nearest centers are known."""
+    if numba_support.AVAILABLE and centers.ranked and not issparse(block.rows):
+        measured = _measure_compiled(block, centers, children, labels, seconds)
+        if measured is not None:
+            return measured
     k, rows, scratch = len(centers), block.rows, block.scratch
     squared = costs(rows, centers, labels, scratch)
     far = costs(rows, centers, seconds, scratch)
@@ -162,8 +164,11 @@ def _measure(
 
 def _measure_compiled(
     block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
-) -> Measured:
-    """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
+) -> Measured | None:
+    """As `_measure`, by a compiled loop, which sums the transfers if there are few pairs.
+
+    None where it does not pay.
+    """
     n, (k, d) = len(labels), centers.values.shape
     squared, losses, inertias, departures = np.empty(n), np.empty(n), np.zeros(k), np.zeros(k)
     halves = Moments.none(2 * k, d)
@@ -172,7 +177,10 @@ def _measure_compiled(
     points = (*centers.definition,), (*children.definition,), labels, seconds
     moving, outliers = np.ones(n, np.bool_), np.empty(n, np.int64)
     found = squared, losses, halves.parts, inertias, pairs, (moving, departures, outliers)
-    count = _add_rows(block.rows, block.row_weights(), points, centers.most, found)
+    given = block.rows, block.row_weights(), points, centers.most, found
+    if not pays(_add_rows, given, 16 * block.rows.size):
+        return None
+    count = _add_rows(*given)
     if dense:
         present = np.flatnonzero(pairs[0]).astype(np.int64)
         transfers = Transfers(present, pairs[1][present])

@@ -4,6 +4,9 @@ A compiled loop returns the same bytes as its NumPy twin: sums go through the ro
 order, and ties are decided by the definition in `distance`.  A loop without a twin runs as plain
 Python if there is no Numba.
 
+Compiling takes seconds.  So a loop with a twin is compiled only after calls have asked for so much
+work that it pays (`pays`); a loop that Numba finds in its cache is used at once.
+
 Numba keeps compiled code until the file of the loop changes.  So all that a loop calls or takes
 from outside is in its own file, or an argument.  The environment variable
 ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
@@ -15,6 +18,10 @@ from functools import cached_property, update_wrapper
 from importlib.util import find_spec
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import numpy as np
+
+from dask_dpmeans.lazy import LazyModule
+
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
@@ -24,16 +31,24 @@ if AVAILABLE:
     # Numba multiplies by the BLAS of SciPy: it is loaded here, before its threads are limited.
     import scipy.linalg  # noqa: F401
 
+LEAST_WORK = 2**29
+"""Numbers that NumPy handles before a loop is compiled instead; tests set it to 0."""
+CALL = 2**14
+"""Numbers that NumPy handles in the time of one call."""
+compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
+"""It loads Numba, which takes longer than the rest of the package."""
+
 
 class CompiledLoop(Generic[Arguments, Returned]):
-    """A loop that Numba takes when it is first called, or first called by another loop.
-
-    From then on the name in its module is Numba's own function, so that later calls cost no more.
-    """
+    """A loop that Numba takes when it is first called, or first called by another loop."""
 
     def __init__(self, function: Callable[Arguments, Returned], **options: Any) -> None:
         update_wrapper(self, function)
         self.function, self.options = function, options
+        self.ready: set[tuple[Any, ...]] = set()
+        """Kinds of arguments for which the loop is used."""
+        self.work: dict[tuple[Any, ...], int] = {}
+        """Numbers that the twin has handled, by the kinds of other arguments."""
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         result: Returned = self.compiled(*args, **kwargs)
@@ -42,22 +57,47 @@ class CompiledLoop(Generic[Arguments, Returned]):
     @cached_property
     def compiled(self) -> Any:
         """Numba's function."""
-        # It takes longer to load than the rest of the package.
-        import numba  # noqa: PLC0415
-
         options = {"nogil": True, "error_model": "numpy", **self.options}
-        try:
-            compiled = numba.njit(cache=True, **options)(self.function)
-        except RuntimeError:  # there is no folder to cache the compiled code in
-            compiled = numba.njit(**options)(self.function)
-        names = self.function.__globals__
-        names.update({name: compiled for name, value in names.copy().items() if value is self})
-        return compiled
+        return compiler.compile_function(self.function, options)
+
+    def pays(self, arguments: tuple[Any, ...], work: int) -> bool:
+        """Return whether the loop is to be called rather than its twin; see `pays` below."""
+        kinds = _kinds(arguments)
+        if kinds in self.ready:
+            return True
+        before = self.work.get(kinds, 0)
+        self.work[kinds] = before + work + CALL
+        known = not before and compiler.is_cached(self.function, arguments)
+        if not known and self.work[kinds] < LEAST_WORK:
+            return False
+        self.ready.add(kinds)
+        return True
 
     @property
     def _numba_type_(self) -> Any:
         """The type by which Numba knows this loop where another loop calls it."""
         return self.compiled._numba_type_
+
+
+def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> bool:
+    """Return whether to call a loop with these arguments rather than its NumPy twin.
+
+    Both give the same bytes.  A loop that Numba has yet to compile for such arguments waits until
+    the calls so far have asked for `LEAST_WORK`; `work` is how many numbers the twin handles now.
+    """
+    return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work)
+
+
+def _kinds(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what tells apart the arguments for which Numba compiles a loop anew."""
+    return tuple(
+        each.dtype
+        if isinstance(each, np.ndarray)
+        else _kinds(each)
+        if isinstance(each, tuple)
+        else type(each)
+        for each in arguments
+    )
 
 
 def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:

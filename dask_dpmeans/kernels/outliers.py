@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows, dense
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 ONE, GOLDEN = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
 FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -90,7 +90,9 @@ class OutlierStatistics:
     ) -> "OutlierStatistics":
         """Return the statistics of one block; `outliers` are the places of these rows, (l,)."""
         if numba_support.AVAILABLE and candidates.divergence is None:
-            return _statistics_compiled(block, outliers, departures, candidates, seed)
+            statistics = _statistics_compiled(block, outliers, departures, candidates, seed)
+            if statistics is not None:
+                return statistics
         outliers = outliers.astype(np.intp)
         rows, weights = block.rows[outliers], block.row_weights(outliers)
         m, d = candidates.values.shape
@@ -131,15 +133,18 @@ def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:
 
 def _statistics_compiled(
     block: Block, outliers: IntegerArray, departures: Float64Array, candidates: Centers, seed: int
-) -> OutlierStatistics:
-    """As `OutlierStatistics.of`, by one compiled loop."""
+) -> OutlierStatistics | None:
+    """As `OutlierStatistics.of`, by one compiled loop; None where it does not pay."""
     weights = np.empty(0) if block.weights is None else block.weights
     moments, d = Moments.none(*candidates.values.shape), block.rows.shape[1]
     keys, numbers = np.empty(DRAWN_OUTLIERS), np.empty(DRAWN_OUTLIERS, np.int64)
     rows = np.empty((DRAWN_OUTLIERS, d))
     rule = candidates.values, candidates.most, np.uint64(seed), block.start
     found = moments.parts, keys, numbers, rows
-    total, drawn = _add_outliers(block.rows, weights, outliers, rule, found)
+    given = block.rows, weights, outliers, rule, found
+    if not pays(_add_outliers, given, len(outliers) * (len(candidates.values) + d) * d):
+        return None
+    total, drawn = _add_outliers(*given)
     taken = DrawnOutliers(keys[:drawn], numbers[:drawn], rows[:drawn])
     return OutlierStatistics(total, departures, moments, taken)
 

@@ -1,0 +1,69 @@
+"""What `numba_support` asks of Numba; this module is loaded when a compiled loop is first used."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core import event
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 1.0
+"""Seconds of compiling after which the user is told."""
+MESSAGE = (
+    "Numba compiles loops of dask_dpmeans, which takes seconds; what is compiled is kept for the "
+    "next time"
+)
+
+
+def compile_function(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return Numba's function, which compiles when it is called, and keeps what it compiles."""
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # there is no folder to cache the compiled code in
+        return numba.njit(**options)(function)
+
+
+def is_cached(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Return whether a function was compiled for arguments of these types before."""
+    types = tuple(numba.typeof(each) for each in arguments)
+    try:
+        found = FunctionCache(function).load_overload(types, cpu_target.target_context)
+    except RuntimeError:  # there is no folder
+        return False
+    return found is not None
+
+
+class Teller(event.Listener):  # type: ignore[misc]
+    """Tells the user once that loops of this package are compiled, if that takes longer."""
+
+    def __init__(self) -> None:
+        self.told = False
+        self.depth, self.started, self.seconds = 0, 0.0, 0.0
+        """Loops that are compiled at the moment, one within the other; and the time they take."""
+
+    def on_start(self, event: event.Event) -> None:
+        """Note that a function is about to be compiled."""
+        if not self.depth:
+            module = event.data["dispatcher"].py_func.__module__
+            if not module.startswith("dask_dpmeans."):
+                return
+            self.started = time.perf_counter()
+        self.depth += 1
+        if not self.told and self.seconds + time.perf_counter() - self.started >= PATIENCE:
+            self.told = True
+            logger.warning(MESSAGE)
+
+    def on_end(self, event: event.Event) -> None:
+        """Note that a function was compiled, or could not be."""
+        if self.depth:
+            self.depth -= 1
+            if not self.depth:
+                self.seconds += time.perf_counter() - self.started
+
+
+event.register("numba:compile", Teller())

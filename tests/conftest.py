@@ -6,6 +6,16 @@ import pytest
 import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
+from dask_dpmeans.kernels import numba_support
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_at_once() -> Iterator[None]:
+    """Loops are compiled however little work there is: the tests compare them with NumPy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "LEAST_WORK", 0)
+        yield
+
 
 @pytest.fixture(autouse=True)
 def empty_memory() -> Iterator[None]:

@@ -10,9 +10,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_dpmeans.kernels import center_path_compiled, numba_support
-from dask_dpmeans.kernels.block import BoolArray, Float64Array
-from dask_dpmeans.kernels.center_path_compiled import LLOYD_STEPS, Bounds, Buffers, Lists, State
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.center_path_compiled import (
+    LLOYD_STEPS,
+    Bounds,
+    Buffers,
+    Lists,
+    Marks,
+    State,
+    cheapest_pair,
+    guess_labels,
+    key_of,
+    refine,
+)
 from dask_dpmeans.kernels.halves_compiled import (
     HALVING_STEPS,
     LARGEST,
@@ -20,6 +31,7 @@ from dask_dpmeans.kernels.halves_compiled import (
     VANISHING,
     Data,
 )
+from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
@@ -217,18 +229,25 @@ class Clusters:
         Return the number of clusters, and which was halved, or -1 if none gains.
         """
         for c in np.flatnonzero(self.gains[:k] < 0):
-            members = np.flatnonzero(self.labels == c)
-            self.gains[c], self.sides[members] = halve(
-                self.rows[members], self.weights[members], self.spherical
-            )
+            self.gains[c] = self._gain(c)
         best = int(self.gains[:k].argmax())
         if not self.gains[best] > 0:
             return k, -1
-        self.labels[(self.labels == best) & self.sides] = k
         self.centers[k] = self.centers[best]
-        self.place(best)
+        return self._divide(best, k), best
+
+    def _gain(self, c: int) -> float:
+        """Return the gain of halving a cluster."""
+        members = np.flatnonzero(self.labels == c)
+        gain, self.sides[members] = halve(self.rows[members], self.weights[members], self.spherical)
+        return gain
+
+    def _divide(self, c: int, k: int) -> int:
+        """Move the second half of a cluster to cluster k, refine, and return their number."""
+        self.labels[(self.labels == c) & self.sides] = k
+        self.place(c)
         self.place(k)
-        return self.refine(k + 1, best, k), best
+        return self.refine(k + 1, c, k)
 
     def shrink(self, k: int) -> int:
         """Merge the pair of clusters that costs the least, refine, and return their number."""
@@ -309,38 +328,76 @@ class CompiledClusters(Clusters):
     ) -> None:
         super().__init__(rows, weights, most, spherical)
         (n, d), room = rows.shape, most + 1
-        data: Data = (rows, weights, spherical)
-        numbers = (self.centers, self.masses, self.errors, self.gains)
+        self._data: Data = (rows, weights, spherical)
         known = np.zeros((n, room if d >= BOUNDED and n * room <= MOST_BOUNDS else 0))
-        bounds: Bounds = known, np.zeros(room), np.arange(room)
-        state: State = (*numbers, self.labels, self.squared, self.sides, bounds)
+        self._bounds: Bounds = known, np.zeros(room), np.arange(room)
+        numbers = self.centers, self.masses, self.errors, self.gains
+        state: State = (*numbers, self.labels, self.squared, self._bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))
         starts, counts, first, last = np.zeros((4, room), np.int64)
         reach, apart = np.zeros((2, room))
-        lists: Lists = (pool, starts, counts, np.zeros(1, np.int64), reach)
+        self._lists: Lists = (pool, starts, counts, np.zeros(1, np.int64), reach)
         moved, changed, touched = np.zeros((3, room), np.bool_)
-        table = np.zeros(KNOWN * room, np.uint64), np.zeros(KNOWN * room)
-        buffers: Buffers = (leaving, arriving, first, last, apart, np.zeros((n + 8, d)), *table)
+        self._marks: Marks = moved, changed, touched
+        self._buffers: Buffers = leaving, arriving, first, last, apart, np.zeros(d)
         pool[:n], counts[0] = np.arange(n), n
-        self._arrays = data, state, lists, (moved, changed, touched), buffers
+        self._steps = self._data, state, self._lists, self._marks, self._buffers
+        self._work = np.zeros((n + 8, d))
+        self._known: dict[int, float] = {}
+        """Gains by the rows of a cluster."""
 
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
         work = (1 + turns) * most * (most * n * d + CALLS * CALL)
-        return pays(center_path_compiled.grow, (*self._arrays, most), work)
+        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        center_path_compiled.restore(*self._arrays, k)
+        self._bounds[0].fill(-np.inf)
+        guess_labels(self.rows, self.centers, self.labels, self._lists, k)
+        self._marks[0][:k] = True
+        refine(*self._steps, (k, 0, False), 0)
 
-    def grow(self, k: int) -> tuple[int, int]:
-        """Halve the cluster that gains most, and refine."""
-        return center_path_compiled.grow(*self._arrays, k)
+    def _members(self, c: int) -> Int64Array:
+        """Return the rows of a cluster, (m,)."""
+        pool, starts, counts, _, _ = self._lists
+        return pool[starts[c] : starts[c] + counts[c]]
+
+    def _gain(self, c: int) -> float:
+        """Return the gain of halving a cluster, which is looked up if it is known."""
+        members = self._members(c)
+        key = key_of(members)
+        if key not in self._known:
+            if len(self._known) >= KNOWN * (self.most + 1):
+                self._known.clear()
+            self._known[key] = halve_compiled(self._data, members, self.sides, self._work)
+        return self._known[key]
+
+    def _divide(self, c: int, k: int) -> int:
+        """Move the second half of a cluster to cluster k, refine, and return their number."""
+        members = self._members(c)
+        halve_compiled(self._data, members, self.sides, self._work)
+        (_, starts, counts, _, _), (known, _, columns) = self._lists, self._bounds
+        starts[k] = counts[k] = 0
+        if known.size:
+            known[:, columns[k]] = -np.inf
+        return self._move(members[self.sides[members]], c, k, k + 1)
 
     def shrink(self, k: int) -> int:
-        """Merge the pair of clusters that costs the least, and refine."""
-        return center_path_compiled.shrink(*self._arrays, k)
+        """Merge the pair of clusters that costs the least, refine, and return their number."""
+        p, q = cheapest_pair(self.centers, self.masses, self.spherical, k)
+        return self._move(self._members(q), q, p, k)
+
+    def _move(self, leaving: Int64Array, old: int, new: int, k: int) -> int:
+        """Move rows, (m,), from one of k clusters to another, and refine; return how many are left."""
+        counts, (moved, changed, _), m = self._lists[2], self._marks, len(leaving)
+        self.labels[leaving] = new
+        self._buffers[0][:m] = leaving
+        moved[:k] = changed[:k] = False
+        moved[old], moved[new] = m < counts[old], m + counts[new] > 0
+        changed[[old, new]], self.gains[[old, new]] = True, -1.0
+        return refine(*self._steps, (k, m, bool(counts[new] > 0)), LLOYD_STEPS)
 
 
 def pair_costs(

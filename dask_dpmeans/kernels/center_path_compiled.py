@@ -1,17 +1,20 @@
 """Compiled loops of `center_path`: Lloyd's steps that touch only what has changed.
 
-They return the same bytes as the NumPy code in `center_path`.  The state is a plain tuple of arrays
-(`Clusters.arrays`), and each cluster has a list of its rows in ascending order, so that a step reads
-only clusters near a center that moved.
+They return the same bytes as the NumPy code in `center_path`.  The state is a plain tuple of arrays,
+and each cluster has a list of its rows in ascending order, so that a step reads only clusters near a
+center that moved.
+
+A loop is compiled once more within each loop that calls it.  So few loops are called from outside,
+and what can be done in between is done by NumPy; slices and sorts of arrays are written as loops,
+since Numba takes seconds to compile its own.
 """
 
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, halve, pair_cost
+from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, pair_cost
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 LLOYD_STEPS = 50
@@ -26,34 +29,17 @@ Bounds = tuple[Float64Array, Float64Array, Int64Array]
 """Distances when they were computed, plus the way that the center had moved by then, (n, room), or
 (n, 0) if none are kept; the ways that centers have moved, (room,); the column of each, (room,)."""
 State = tuple[
-    Float64Array,
-    Float64Array,
-    Float64Array,
-    Float64Array,
-    Int64Array,
-    Float64Array,
-    BoolArray,
-    Bounds,
+    Float64Array, Float64Array, Float64Array, Float64Array, Int64Array, Float64Array, Bounds
 ]
-"""Centers (room, d), masses, errors and gains of splits, (room,); labels, squared distances and
-sides of the rows, (n,); bounds of the distances of rows and centers."""
+"""Centers (room, d), masses, errors and gains of splits, (room,); labels and squared distances of
+the rows, (n,); bounds of the distances of rows and centers."""
 Lists = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array]
 """Pool of row numbers (size,); first places and numbers of rows of the clusters, (room,); place of
 the free part (1,); greatest squared distance in each cluster (room,)."""
 Marks = tuple[BoolArray, BoolArray, BoolArray]
 """Clusters whose center moved, whose rows changed, and whose error changed, (room,) each."""
-Buffers = tuple[
-    Int64Array,
-    Int64Array,
-    Int64Array,
-    Int64Array,
-    Float64Array,
-    Float64Array,
-    npt.NDArray[np.uint64],
-    Float64Array,
-]
-"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (n + 8, d) numbers; and a table of
-gains by the rows of a cluster, keys and values."""
+Buffers = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
+"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (d,) numbers."""
 
 
 @compile_loop
@@ -69,7 +55,7 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
 @compile_loop
 def _note_way(state: State, c: int, target: Float64Array) -> None:
     """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
-    centers, (known, moved, columns) = state[0], state[7]
+    centers, (known, moved, columns) = state[0], state[6]
     if not known.shape[1]:
         return
     squared = 0.0
@@ -86,7 +72,8 @@ def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, m
     pool, starts, counts = lists[0], lists[1], lists[2]
     d = rows.shape[1]
     weight = 0.0
-    sums[:] = 0.0
+    for j in range(d):
+        sums[j] = 0.0
     for place in range(starts[c], starts[c] + counts[c]):
         i = pool[place]
         weight += weights[i]
@@ -108,7 +95,8 @@ def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, m
             sums[j] /= length
     if moves:
         _note_way(state, c, sums)
-        centers[c] = sums
+        for j in range(d):
+            centers[c, j] = sums[j]
 
 
 @compile_loop
@@ -123,8 +111,25 @@ def _make_room(lists: Lists, k: int, wanted: int, spare: Int64Array) -> None:
             spare[place] = pool[member]
             place += 1
         starts[c] = place - counts[c]
-    pool[:place] = spare[:place]
+    for member in range(place):
+        pool[member] = spare[member]
     free[0] = place
+
+
+@compile_loop
+def _sort(values: Int64Array, count: int) -> None:
+    """Sort the first values (Shell 1959)."""
+    gap = 1
+    while 3 * gap < count:
+        gap = 3 * gap + 1
+    while gap:
+        for i in range(gap, count):
+            value, place = values[i], i
+            while place >= gap and values[place - gap] > value:
+                values[place] = values[place - gap]
+                place -= gap
+            values[place] = value
+        gap //= 3
 
 
 @compile_loop
@@ -132,22 +137,24 @@ def _move_rows(
     labels: Int64Array,
     lists: Lists,
     k: int,
-    moved: Int64Array,
+    found: int,
     changed: BoolArray,
     buffers: Buffers,
 ) -> None:
-    """Bring the lists of changed clusters up to date; moved rows, (m,), have new labels, (n,)."""
+    """Bring the lists of changed clusters up to date; the moved rows have new labels, (n,)."""
     pool, starts, counts, free, _ = lists
-    arrivals, firsts, ends = buffers[1], buffers[2], buffers[3]
-    moved.sort()
-    firsts[:k] = 0
-    for i in moved:
-        firsts[labels[i]] += 1
+    moved, arrivals, firsts, ends = buffers[0], buffers[1], buffers[2], buffers[3]
+    _sort(moved, found)
+    for c in range(k):
+        firsts[c] = 0
+    for row in range(found):
+        firsts[labels[moved[row]]] += 1
     total = 0
     for c in range(k):
         total += firsts[c]
         ends[c] = firsts[c] = total - firsts[c]
-    for i in moved:
+    for row in range(found):
+        i = moved[row]
         arrivals[ends[labels[i]]] = i
         ends[labels[i]] += 1
     for c in range(k):
@@ -220,7 +227,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     pool, starts, counts, _, reach = lists
     moved, changed, _ = marks
     leaving, near, apart = buffers[0], buffers[2], buffers[4]
-    known, ways, columns = state[7]
+    known, ways, columns = state[6]
     found, bounded = 0, known.shape[1] > 0
     for c in range(k):
         changed[c] = False
@@ -240,7 +247,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
                 if apart[other] > limit:
                     break
                 c = near[other]
-                if bounded and _is_far(state[7], i, c, least):
+                if bounded and _is_far(state[6], i, c, least):
                     continue
                 distance = _squared(rows, i, centers, c)
                 if bounded:
@@ -258,21 +265,23 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
 @compile_loop
 def _drop_empty(state: State, lists: Lists, k: int) -> int:
     """Drop clusters without rows, and return the number of the others."""
-    centers, masses, errors, gains, labels, _, _, (_, _, columns) = state
+    centers, masses, errors, gains, labels, _, (_, _, columns) = state
     pool, starts, counts, _, reach = lists
     kept = 0
     for c in range(k):
         if not counts[c]:
             continue
         if c != kept:
-            centers[kept] = centers[c]
+            for j in range(centers.shape[1]):
+                centers[kept, j] = centers[c, j]
             masses[kept], errors[kept], gains[kept] = masses[c], errors[c], gains[c]
             starts[kept], counts[kept], reach[kept] = starts[c], counts[c], reach[c]
             columns[kept], columns[c] = columns[c], columns[kept]
             for place in range(starts[c], starts[c] + counts[c]):
                 labels[pool[place]] = kept
         kept += 1
-    counts[kept:k] = 0
+    for c in range(kept, k):
+        counts[c] = 0
     return kept
 
 
@@ -289,35 +298,59 @@ def _sum_errors(data: Data, state: State, lists: Lists, c: int) -> None:
 
 
 @compile_loop
-def _refine(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
-    """Compiled twin of `Clusters.refine`; marked centers have moved."""
-    gains, labels, n = state[3], state[4], len(data[0])
-    counts = lists[2]
-    moved, changed, touched = marks
-    touched[:k] = moved[:k]
-    for step in range(LLOYD_STEPS + 1):
+def refine(
+    data: Data,
+    state: State,
+    lists: Lists,
+    marks: Marks,
+    buffers: Buffers,
+    clusters: tuple[int, int, bool],
+    steps: int,
+) -> int:
+    """Compiled twin of `Clusters.refine`; return the number of clusters with rows.
+
+    `clusters` are their number, how many rows have new labels and are yet to leave their lists, and
+    whether a cluster is dropped if it has no rows then.  Clusters marked as moved are placed before
+    so many of Lloyd's steps.  If there are none, rows go to the centers as these are.
+    """
+    gains, labels, n, sums = state[3], state[4], len(data[0]), buffers[5]
+    counts, (moved, changed, touched), moves = lists[2], marks, steps > 0
+    k, found, joined = clusters
+    if found:
+        _make_room(lists, k, n, buffers[1])
+        _move_rows(labels, lists, k, found, changed, buffers)
+        if joined:
+            k = _drop_empty(state, lists, k)  # the lists of others keep their order
+    for c in range(k):
+        touched[c] = moved[c]
+        if moved[c] and moves:
+            _place(data, state, lists, c, sums, moves)
+    for step in range(steps + 1):
         found = _assign(data, state, lists, marks, buffers, k)
         if not found:
             break
         _make_room(lists, k, n, buffers[1])
-        _move_rows(labels, lists, k, buffers[0][:found], changed, buffers)
+        _move_rows(labels, lists, k, found, changed, buffers)
         for c in range(k):
             touched[c] |= changed[c]
             moved[c] = changed[c] and counts[c] > 0
-            if moved[c] and step < LLOYD_STEPS:
-                _place(data, state, lists, c, buffers[5][0], True)
+            if moved[c] and step < steps:
+                _place(data, state, lists, c, sums, moves)
     for c in range(k):
         moved[c] = False
         if touched[c]:
             gains[c] = -1.0
             _sum_errors(data, state, lists, c)
+            if not moves:
+                _place(data, state, lists, c, sums, moves)
     return _drop_empty(state, lists, k)
 
 
 @compile_loop
-def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
+def guess_labels(
+    rows: Float64Array, centers: Float64Array, labels: Int64Array, lists: Lists, k: int
+) -> None:
     """Give all rows of each list to the nearest of k centers of its first row."""
-    rows, centers, labels = data[0], state[0], state[4]
     pool, starts, counts, free, _ = lists
     for a in range(len(starts)):
         if not counts[a]:
@@ -329,13 +362,14 @@ def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
                 guess, least = c, distance
         for place in range(starts[a], starts[a] + counts[a]):
             labels[pool[place]] = guess
-    counts[:] = 0
-    for label in labels:
-        counts[label] += 1
-    first = 0
+    for c in range(len(counts)):
+        counts[c] = 0
+    for i in range(len(labels)):
+        counts[labels[i]] += 1
+    place = 0
     for c in range(k):
-        starts[c] = first
-        first += counts[c]
+        starts[c] = place
+        place += counts[c]
     for i in range(len(labels)):
         pool[starts[labels[i]]] = i
         starts[labels[i]] += 1
@@ -345,87 +379,22 @@ def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
 
 
 @compile_loop
-def restore(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> None:
-    """Compiled twin of `Clusters.restore`."""
-    gains, labels, (moved, changed, _) = state[3], state[4], marks
-    state[7][0][:] = -np.inf
-    _guess_labels(data, state, lists, k)
-    moved[:k] = True
-    found = _assign(data, state, lists, marks, buffers, k)
-    _move_rows(labels, lists, k, buffers[0][:found], changed, buffers)
-    for c in range(k):
-        moved[c] = False
-        gains[c] = -1.0
-        _place(data, state, lists, c, buffers[5][0], False)
-        _sum_errors(data, state, lists, c)
-
-
-@compile_loop
-def _known_gain(data: Data, state: State, lists: Lists, c: int, buffers: Buffers) -> float:
-    """Return the gain of halving a cluster, from the table of gains if it is there."""
-    pool, starts, counts, _, _ = lists
-    keys, gains = buffers[6], buffers[7]
-    members = pool[starts[c] : starts[c] + counts[c]]
+def key_of(members: Int64Array) -> int:
+    """Return a number that stands for rows, (m,), in any order."""
     key = np.uint64(len(members))
-    for i in members:  # the sum of numbers of 64 bits, mixed as in splitmix64
-        mixed = np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15)
+    for q in range(len(members)):  # the sum of numbers of 64 bits, mixed as in splitmix64
+        mixed = np.uint64(members[q] + 1) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         key += mixed ^ (mixed >> np.uint64(31))
-    place = key % np.uint64(len(keys))
-    if keys[place] != key:
-        keys[place] = key
-        gains[place] = halve(data, members, state[6], buffers[5])
-    gain: float = gains[place]
-    return gain
+    return int(key)
 
 
 @compile_loop
-def grow(
-    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int
+def cheapest_pair(
+    centers: Float64Array, masses: Float64Array, spherical: bool, k: int
 ) -> tuple[int, int]:
-    """Compiled twin of `Clusters.grow`."""
-    centers, _, _, gains, labels, _, sides, (known, _, columns) = state
-    pool, starts, counts, _, _ = lists
-    for c in range(k):
-        if gains[c] < 0:
-            gains[c] = _known_gain(data, state, lists, c, buffers)
-    best = 0
-    for c in range(k):
-        if gains[c] > gains[best]:
-            best = c
-    if not gains[best] > 0:
-        return k, -1
-    halve(data, pool[starts[best] : starts[best] + counts[best]], sides, buffers[5])
-    _make_room(lists, k, len(labels), buffers[1])
-    found = 0
-    for place in range(starts[best], starts[best] + counts[best]):
-        i = pool[place]
-        if sides[i]:
-            labels[i] = k
-            buffers[0][found] = i
-            found += 1
-    marks[1][: k + 1] = False
-    marks[1][best] = marks[1][k] = True
-    starts[k], counts[k], centers[k] = 0, 0, centers[best]
-    if known.shape[1]:
-        known[:, columns[k]] = -np.inf
-    _move_rows(labels, lists, k + 1, buffers[0][:found], marks[1], buffers)
-    marks[0][: k + 1] = False
-    for c in (best, k):
-        gains[c] = -1.0
-        if counts[c]:
-            marks[0][c] = True
-            _place(data, state, lists, c, buffers[5][0], True)
-    return _refine(data, state, lists, marks, buffers, k + 1), best
-
-
-@compile_loop
-def shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
-    """Compiled twin of `Clusters.shrink`."""
-    centers, masses, labels = state[0], state[1], state[4]
-    pool, starts, counts, _, _ = lists
-    spherical, n = data[2], len(labels)
+    """Return the two of k clusters, the lower number first, whose merge costs the least."""
     least, p, q = np.inf, 0, 1
     for a in range(k):
         for b in range(a + 1, k):
@@ -433,16 +402,4 @@ def shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffer
             cost = pair_cost(masses[a], masses[b], squared, spherical)
             if cost < least:
                 least, p, q = cost, a, b
-    _make_room(lists, k, n, buffers[1])
-    found = counts[q]
-    buffers[0][:found] = pool[starts[q] : starts[q] + found]
-    for place in range(found):
-        labels[buffers[0][place]] = p
-    marks[1][:k] = False
-    marks[1][p] = marks[1][q] = True
-    _move_rows(labels, lists, k, buffers[0][:found], marks[1], buffers)
-    k = _drop_empty(state, lists, k)  # the lists of others keep their order
-    marks[0][:k] = False
-    marks[0][p] = True
-    _place(data, state, lists, p, buffers[5][0], True)
-    return _refine(data, state, lists, marks, buffers, k)
+    return p, q

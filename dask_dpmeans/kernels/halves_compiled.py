@@ -42,8 +42,10 @@ def _shift(data: Data, members: Int64Array, work: Float64Array) -> float:
     rows, weights, spherical = data
     m, d = len(members), rows.shape[1]
     mean, weight = work[0], 0.0
-    mean[:] = 0.0
-    for i in members:
+    for j in range(d):
+        mean[j] = 0.0
+    for q in range(m):
+        i = members[q]
         weight += weights[i]
         for j in range(d):
             mean[j] += weights[i] * rows[i, j]
@@ -101,7 +103,8 @@ def _project(
 def _add_rows(work: Float64Array, factors: Float64Array, sums: Float64Array) -> None:
     """Fill `sums`, (d,), with the sum of factors, (m,), times rows; four are added at a time."""
     m = len(factors)
-    sums[:] = 0.0
+    for j in range(len(sums)):
+        sums[j] = 0.0
     for q in range(8, m + 5, 4):
         one, two, three, four = factors[q - 8], factors[q - 7], factors[q - 6], factors[q - 5]
         for j in range(len(sums)):
@@ -131,7 +134,8 @@ def _principal_direction(
             longest, farthest = length, q
     if farthest < 0:
         return False
-    direction[:] = work[8 + farthest]
+    for j in range(d):
+        direction[j] = work[8 + farthest, j]
     for _ in range(POWER_STEPS):
         _project(work, work[5], direction, along)
         for q in range(m):
@@ -172,7 +176,8 @@ def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array)
     m, d = len(members), work.shape[1]
     unit = _shift(data, members, work)
     along = np.empty(m)
-    work[5] = 0.0
+    for j in range(d):
+        work[5, j] = 0.0
     if not _principal_direction(data, members, work, along):
         return 0.0
     _project(work, work[5], work[1], along)
@@ -181,8 +186,8 @@ def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array)
     mean, first, second, between, middle = work[0], work[1], work[2], work[3], work[4]
     gain = 0.0
     for _ in range(HALVING_STEPS):
-        first[:] = 0.0
-        second[:] = 0.0
+        for j in range(d):
+            first[j] = second[j] = 0.0
         weight = other = 0.0
         for q in range(m):
             share = weights[members[q]]

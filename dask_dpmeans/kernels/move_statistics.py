@@ -178,7 +178,7 @@ def _measure_compiled(
     moving, outliers = np.ones(n, np.bool_), np.empty(n, np.int64)
     found = squared, losses, halves.parts, inertias, pairs, (moving, departures, outliers)
     given = block.rows, block.row_weights(), points, centers.most, found
-    if not pays(_add_rows, given, 16 * block.rows.size):
+    if not pays(_add_rows, given, n * (200 + 8 * d)):
         return None
     count = _add_rows(*given)
     if dense:

@@ -31,10 +31,10 @@ if AVAILABLE:
     # Numba multiplies by the BLAS of SciPy: it is loaded here, before its threads are limited.
     import scipy.linalg  # noqa: F401
 
-LEAST_WORK = 2**29
-"""Numbers that NumPy handles before a loop is compiled instead; tests set it to 0."""
+LEAST_WORK = 2**30
+"""Numbers that NumPy handles in about a second; tests set it to 0."""
 CALL = 2**14
-"""Numbers that NumPy handles in the time of one call."""
+"""Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
 """It loads Numba, which takes longer than the rest of the package."""
 
@@ -60,7 +60,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
         options = {"nogil": True, "error_model": "numpy", **self.options}
         return compiler.compile_function(self.function, options)
 
-    def pays(self, arguments: tuple[Any, ...], work: int) -> bool:
+    def pays(self, arguments: tuple[Any, ...], work: int, seconds: int) -> bool:
         """Return whether the loop is to be called rather than its twin; see `pays` below."""
         kinds = _kinds(arguments)
         if kinds in self.ready:
@@ -68,7 +68,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
         before = self.work.get(kinds, 0)
         self.work[kinds] = before + work + CALL
         known = not before and compiler.is_cached(self.function, arguments)
-        if not known and self.work[kinds] < LEAST_WORK:
+        if not known and self.work[kinds] < seconds * LEAST_WORK:
             return False
         self.ready.add(kinds)
         return True
@@ -79,13 +79,21 @@ class CompiledLoop(Generic[Arguments, Returned]):
         return self.compiled._numba_type_
 
 
-def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> bool:
+def pays(
+    loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, seconds: int = 1
+) -> bool:
     """Return whether to call a loop with these arguments rather than its NumPy twin.
 
     Both give the same bytes.  A loop that Numba has yet to compile for such arguments waits until
-    the calls so far have asked for `LEAST_WORK`; `work` is how many numbers the twin handles now.
+    the twin has worked about as long as that takes: by the sizes of its arrays, not by the clock.
+
+    Parameters
+    ----------
+    loop, arguments : what is called
+    work : numbers that the twin handles in this call
+    seconds : about how long Numba compiles the loop
     """
-    return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work)
+    return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work, seconds)
 
 
 def _kinds(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import numba
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 logger = logging.getLogger(__name__)
@@ -28,14 +29,23 @@ def compile_function(function: Callable[..., Any], options: dict[str, Any]) -> A
         return numba.njit(**options)(function)
 
 
-def is_cached(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-    """Return whether a function was compiled for arguments of these types before."""
+def load_compiled(compiled: Any, arguments: tuple[Any, ...]) -> bool:
+    """Load what a function of Numba was compiled to for such arguments; return whether it was."""
     types = tuple(numba.typeof(each) for each in arguments)
-    try:
-        found = FunctionCache(function).load_overload(types, cpu_target.target_context)
-    except RuntimeError:  # there is no folder
-        return False
-    return found is not None
+    with global_compiler_lock:
+        if types in compiled.overloads:
+            return True
+        try:
+            cache = FunctionCache(compiled.py_func)
+        except RuntimeError:  # there is no folder
+            return False
+        context = cpu_target.target_context
+        found = cache.load_overload(types, context)
+        if found is None:
+            return False
+        context.insert_user_function(found.entry_point, found.fndesc, [found.library])
+        compiled.add_overload(found)
+        return True
 
 
 class Teller(event.Listener):  # type: ignore[misc]

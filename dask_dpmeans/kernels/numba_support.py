@@ -67,7 +67,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
             return True
         before = self.work.get(kinds, 0)
         self.work[kinds] = before + work + CALL
-        known = not before and compiler.is_cached(self.function, arguments)
+        known = not before and compiler.load_compiled(self.compiled, arguments)
         if not known and self.work[kinds] < seconds * LEAST_WORK:
             return False
         self.ready.add(kinds)

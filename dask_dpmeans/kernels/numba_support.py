@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from importlib.util import find_spec
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -73,6 +74,14 @@ class CompiledLoop(Generic[Arguments, Returned]):
         self.ready.add(kinds)
         return True
 
+    @cached_property
+    def plain(self) -> Callable[Arguments, Returned]:
+        """The loop, and all that it calls, as plain Python."""
+        function, names = self.function, self.function.__globals__
+        used = {name: plain(names[name]) for name in function.__code__.co_names if name in names}
+        found: Callable[Arguments, Returned] = FunctionType(function.__code__, names | used)
+        return found
+
     @property
     def _numba_type_(self) -> Any:
         """The type by which Numba knows this loop where another loop calls it."""
@@ -94,6 +103,11 @@ def pays(
     seconds : about how long Numba compiles the loop
     """
     return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work, seconds)
+
+
+def plain(loop: Any) -> Any:
+    """Return a loop as plain Python, as it is without Numba; anything else as it is."""
+    return loop.plain if isinstance(loop, CompiledLoop) else loop
 
 
 def _kinds(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

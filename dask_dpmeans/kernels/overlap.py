@@ -10,10 +10,9 @@ from scipy.sparse import csc_array
 from scipy.spatial.distance import cdist
 from scipy.special import erf, ndtr
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.features import double_tiles
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 FARTHEST, STEPS = 9.0, 2**12
 """Half distances of components, in standard deviations: the farthest that `misclassified` tells
@@ -38,9 +37,10 @@ def squared_projections(block: Block, labels: Int64Array, centers: Float64Array)
         n = len(own)
         tile[:n] -= centers[own]
         projected = (tile @ lines.T)[:n]
-        if numba_support.AVAILABLE:
-            found = np.zeros((k, k))
-            _add_squares(projected, weights[part], own, found)
+        found = np.zeros((k, k))
+        given = projected, weights[part], own, found
+        if pays(_add_squares, given, 2 * projected.size):
+            _add_squares(*given)
             sums += found
             continue
         projected -= projected[np.arange(n), own][:, np.newaxis]

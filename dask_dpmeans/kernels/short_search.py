@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import SquaredEuclidean
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import pays, plain
 from dask_dpmeans.kernels.price import LinearPrice
-from dask_dpmeans.kernels.row_exchange import move_rows, squared_to_each
+from dask_dpmeans.kernels.row_exchange import MOVING, move_rows, squared_to_each
 from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
@@ -54,19 +54,18 @@ class FewRows:
 
     def settle(self, labels: Int64Array) -> Partition:
         """Return the end of moves of single rows, and of merges, from labels, (n,)."""
-        if numba_support.AVAILABLE:
-            return Partition(
-                *settle_compiled(self.rows, self.weights, labels.copy(), self.penalty, self.most)
-            )
-        room, passes, merged = 2 * (int(labels.max()) + 1) + SPARE, 0, True
+        labels, k = labels.copy(), int(labels.max()) + 1
+        given = self.rows, self.weights, labels, self.penalty, self.most
+        if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=4):
+            return Partition(*settle_compiled(*given))
+        room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
-        labels = labels.copy()
         while merged and passes < self.most:
             clusters, left = self._means(labels, room), self.most - passes
             passes += move_rows(self.rows, self.weights, labels, rule, left, clusters)
             centers, masses, counts = self._means(labels, room)
             least = self.penalty * (1.0 - EXCHANGE_ROUNDING)
-            joined = merge_compiled(centers, masses, counts, least)[labels]
+            joined = plain(merge_compiled)(centers, masses, counts, least)[labels]
             merged = bool((joined != labels).any())
             labels[:] = joined
         centers, _, counts = self._means(labels, room)
@@ -88,8 +87,9 @@ class FewRows:
 
     def start(self, draws: Float64Array) -> Int64Array:
         """Return labels, (n,), of a start; `draws`, (m, tries), are numbers in [0, 1)."""
-        if numba_support.AVAILABLE:
-            return open_compiled(self.rows, self.weights, self.penalty, draws)
+        given = self.rows, self.weights, self.penalty, draws
+        if pays(open_compiled, given, 16 * draws.size * self.rows.size):
+            return open_compiled(*given)
         n = len(self.rows)
         labels = np.zeros(n, np.int64)
         costs = self._squared(min(n - 1, int(draws[0, 0] * n)))
@@ -109,9 +109,10 @@ class FewRows:
 
     def assign(self, centers: Float64Array) -> Int64Array:
         """Return the numbers, (n,), of the nearest of centers, (d, k)."""
-        if numba_support.AVAILABLE:
-            labels, costs = np.empty(len(self.rows), np.int64), np.empty(len(self.rows))
-            assign_compiled(self.rows, centers, labels, costs)
+        labels, costs = np.empty(len(self.rows), np.int64), np.empty(len(self.rows))
+        given = self.rows, centers, labels, costs
+        if pays(assign_compiled, given, centers.size * len(self.rows)):
+            assign_compiled(*given)
             return labels
         return _nearest(self.rows, centers)[0]
 
@@ -122,9 +123,10 @@ class FewRows:
         out.  `draws`, (k + l + 2,), are numbers in [0, 1).
         """
         first, second = one.centers, two.centers
-        if numba_support.AVAILABLE:
-            return cross_compiled(self.rows, self.weights, first, second, draws)
         k, m = first.shape[1], second.shape[1]
+        given = self.rows, self.weights, first, second, draws
+        if pays(cross_compiled, given, 16 * max(k, m) * self.rows.size):
+            return cross_compiled(*given)
         of_first, of_second = _nearest(first.T, second)[0], _nearest(second.T, first)[0]
         drawn, others = draws[:k] < 0.5, draws[k : k + m] < 0.5
         paired = of_first[of_second] == np.arange(m)

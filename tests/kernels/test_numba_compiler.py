@@ -1,0 +1,107 @@
+import logging
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba.core import event
+
+from dask_dpmeans.kernels import numba_compiler, numba_support
+from dask_dpmeans.kernels.numba_compiler import MESSAGE, Teller
+from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays
+
+FIT = """
+import numpy as np
+from dask_dpmeans import DPMeans
+rows = np.random.default_rng(0).normal(size=(150, 4)) + np.repeat([0, 9, 18], 50)[:, np.newaxis]
+for model in (DPMeans(random_state=0), DPMeans(60.0), DPMeans(60.0, search=True, random_state=0)):
+    model.fit(rows)
+"""
+COMPILE = """
+import numpy as np
+from dask_dpmeans.kernels import numba_compiler, numba_support
+from dask_dpmeans.kernels.moments import greatest
+numba_compiler.PATIENCE = numba_support.LEAST_WORK = 0
+for dtype in (np.int32, np.int64):
+    assert greatest(np.array([0, 1, 0], dtype), np.array([1.0, 2.0, 3.0]), 2).tolist() == [3.0, 2.0]
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops():
+    """These tests are about Numba alone."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a script in a new process with a cache of its own, and return what it writes to stderr."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def run_script(script):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    return run_script
+
+
+def test_a_first_fit_of_few_rows_compiles_nothing_and_says_nothing(run, tmp_path):
+    assert run(FIT) == ""
+    assert list(tmp_path.rglob("*.nbi")) == []
+
+
+def test_the_user_is_told_once_that_loops_are_compiled_and_not_when_they_are_loaded(run):
+    assert run(COMPILE) == f"{MESSAGE}\n"
+    assert run(COMPILE) == ""
+
+
+def test_loops_in_the_cache_are_used_however_little_work_there_is(run):
+    run(COMPILE)
+    small = COMPILE.replace("numba_support.LEAST_WORK = 0", "0")
+    spy = "from dask_dpmeans.kernels import moments; assert moments._greatest_compiled.ready"
+    run(f"{small}\n{spy}")
+
+
+@given(st.lists(st.tuples(st.sampled_from("fd"), st.integers(0, 40)), max_size=12))
+def test_a_loop_is_called_from_when_its_twin_has_worked_long_enough_for_such_arguments(calls):
+    def double(values):
+        return 2.0 * values
+
+    loop, done = CompiledLoop(double), {"f": 0, "d": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "LEAST_WORK", 50 + CALL)
+        patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+        for dtype, work in calls:
+            done[dtype] += work + CALL
+            arguments = (np.ones(3, dtype),)
+            assert pays(loop, arguments, work, seconds=2) == (done[dtype] >= 2 * (50 + CALL))
+        patch.setattr(numba_support, "AVAILABLE", False)
+        assert not pays(loop, (np.ones(3),), 10**9)
+    assert not pays(double, (np.ones(3),), 10**9)
+
+
+def say(teller, module, clock, *steps):
+    """Give events of a function of a module to the teller, each as many seconds after the last."""
+    data = {"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))}
+    for seconds, status in steps:
+        clock[0] += seconds
+        teller.notify(event.Event("numba:compile", status, data))
+
+
+def test_compiling_is_told_after_a_second_of_loops_of_this_package(monkeypatch, caplog):
+    clock, teller = [0.0], Teller()
+    monkeypatch.setattr(numba_compiler.time, "perf_counter", lambda: clock[0])
+    start, end = event.EventStatus.START, event.EventStatus.END
+    ours, numbas = "dask_dpmeans.kernels.moments", "numba.np.arrayobj"
+    with caplog.at_level(logging.WARNING):
+        say(teller, numbas, clock, (0.0, start), (9.0, end), (0.0, start), (9.0, end))
+        say(teller, "other", clock, (0.0, start), (9.0, end))
+        say(teller, ours, clock, (0.0, start), (0.6, end), (5.0, start), (0.3, start), (0.0, end))
+        assert caplog.messages == []
+        say(teller, numbas, clock, (0.2, start), (0.0, end))
+        assert caplog.messages == [MESSAGE]
+        say(teller, ours, clock, (0.0, end), (0.0, start), (9.0, start))
+    assert caplog.messages == [MESSAGE]

@@ -16,7 +16,7 @@ CHOOSING, FITTING, MAKING, SHOWING = (
 )
 HOMES = {
     "anndata": Home("dask_dpmeans.cli.cells", "Cluster the cells of an AnnData store or file."),
-    "predict": Home(FITTING, "Label rows with the clusters of a run."),
+    "predict": Home("dask_dpmeans.cli.predicting", "Label rows with the clusters of a run."),
     "bound": Home("dask_dpmeans.cli.bounding", "Prove how far a run can be from the optimum."),
     "penalty": Home(CHOOSING, "Find the penalty for a number of clusters."),
     "path": Home(CHOOSING, "Fit at many penalties, and show the number of clusters of each."),

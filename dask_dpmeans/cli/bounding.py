@@ -9,17 +9,20 @@ from typing import Unpack
 
 import click
 
-from dask_dpmeans.api.loading import open_run
-from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import StoppedError, WrongUseError
+from dask_dpmeans.cli.library import (
+    Location,
+    LowerBound,
+    RunStore,
+    lower_bound,
+    open_run,
+    progress,
+    rows_at,
+    share_above,
+    sources,
+)
 from dask_dpmeans.cli.options import ARRAY, COMPUTE_OPTIONS, JSON, with_options
-from dask_dpmeans.cli.progress import progress
-from dask_dpmeans.estimators.bounded import share_above
-from dask_dpmeans.selection.bounds import LowerBound, lower_bound
-from dask_dpmeans.selection.commands import sources
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
 
 
 @with_options(

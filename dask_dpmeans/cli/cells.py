@@ -5,11 +5,10 @@ from typing import Any
 import click
 
 from dask_dpmeans.api import cells
-from dask_dpmeans.api.loading import load
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.fitting import fit_command, graph_command
+from dask_dpmeans.cli.library import Location, load
 from dask_dpmeans.errors import redact
-from dask_dpmeans.storage.location import Location
 
 OWN = ("data", "run", "dry", "groups", "weights")
 """Parameters of the command fit that this one has otherwise, or not at all."""

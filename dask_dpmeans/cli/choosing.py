@@ -1,5 +1,7 @@
 """The commands that help to choose a penalty or a level of clusters."""
 
+from __future__ import annotations
+
 import json
 import math
 from typing import Any
@@ -7,48 +9,53 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.api.loading import load
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import open_inputs
-from dask_dpmeans.cli.following import next_command
-from dask_dpmeans.cli.options import (
-    DATA,
+from dask_dpmeans.cli.cost_options import (
     DISCOUNT,
     DIVERGENCE,
+    METRIC,
+    MISSING_VALUES,
+    OUTLIER_PENALTY,
+    SEARCH,
+)
+from dask_dpmeans.cli.following import next_command
+from dask_dpmeans.cli.library import (
+    DPMeans,
+    FarthestFirst,
+    Location,
+    PenaltyFor,
+    PenaltyPath,
+    RunStore,
+    cluster_tree,
+    farthest_first,
+    load,
+    penalty_for,
+    penalty_path,
+    progress,
+    read_path,
+    rows_seen,
+    say_path,
+    say_tree,
+    stored_path,
+    write_tree,
+)
+from dask_dpmeans.cli.options import (
+    DATA,
     FORCE,
     FULL,
     JSON,
     MAX_CLUSTERS,
-    METRIC,
-    MISSING_VALUES,
-    OUTLIER_PENALTY,
     READING_OPTIONS,
-    SEARCH,
     flag,
     number,
     penalties_of,
     with_options,
     with_storage,
 )
-from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
-from dask_dpmeans.cli.tables import rows_seen, say_path, say_tree
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.selection.penalty import (
-    FarthestFirst,
-    PenaltyFor,
-    PenaltyPath,
-    farthest_first,
-    penalty_for,
-    penalty_path,
-    read_path,
-    stored_path,
-)
-from dask_dpmeans.selection.tree import cluster_tree, write_tree
-from dask_dpmeans.selection.trial_fits import USUAL_PENALTIES
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 
 
 @with_options(

@@ -1,19 +1,21 @@
 """The threads, processes or cluster on which a command runs."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import click
 
 from dask_dpmeans import sources
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.sources import (
+from dask_dpmeans.cli.library import (
     Accepting,
     Columns,
     Compute,
     CubePath,
+    DPMeans,
     InputArrays,
     OpenedPath,
     Requirements,
@@ -24,7 +26,7 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 
-AnyRows = str | CubePath | OpenedPath
+AnyRows: TypeAlias = "str | CubePath | OpenedPath"
 """Path of rows, or of a cube with its names, or rows that are open already."""
 
 

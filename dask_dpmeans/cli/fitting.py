@@ -1,59 +1,60 @@
 """The commands that fit, one for each method, and the command that predicts."""
 
-import json
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from typing import Any, Unpack
 
 import click
 
-from dask_dpmeans.api import prediction
-from dask_dpmeans.api.fitting import dry_run, fit
-from dask_dpmeans.api.loading import read_run, unfitted_run
-from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
-from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import (
-    COMPUTE_OPTIONS,
-    DATA,
+from dask_dpmeans.cli.cost_options import (
     DISCOUNT,
     DIVERGENCE,
-    FILL_MISSING,
-    FORCE,
-    GROUPS,
-    JSON,
-    KEEP,
     METRIC,
     MISSING_VALUES,
     OUTLIER_PENALTY,
     SEARCH,
+    number_or_auto,
+)
+from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.library import (
+    CubePath,
+    DPMeans,
+    GraphCutDPMeans,
+    HDPMeans,
+    InputArrays,
+    KernelDPMeans,
+    LinkageDPMeans,
+    Location,
+    Progress,
+    RunStore,
+    SpectralDPMeans,
+    dry_run,
+    fit,
+    named_inputs,
+    progress,
+    say_estimate,
+    say_result,
+)
+from dask_dpmeans.cli.options import (
+    COMPUTE_OPTIONS,
+    FILL_MISSING,
+    GROUPS,
     SEED,
     STOPPING_OPTIONS,
     choice,
     fit_command_named,
     flag,
     number,
-    number_or_auto,
     penalty,
-    with_options,
 )
-from dask_dpmeans.cli.progress import Progress, progress
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
-from dask_dpmeans.cli.tables import say_estimate, say_result
-from dask_dpmeans.errors import redact
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
-from dask_dpmeans.estimators.hdp import HDPMeans
-from dask_dpmeans.estimators.kernel import KernelDPMeans
-from dask_dpmeans.estimators.linkage import LinkageDPMeans
-from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.search import EFFORTS, NORMAL
+from dask_dpmeans.methods.graph_cut.inits import CUTS, METHODS
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
-from dask_dpmeans.sources import CubePath, InputArrays, named_inputs
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
@@ -397,64 +398,3 @@ def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContex
         missing = f"--live needs bokeh, matplotlib and networkx, and {name} is missing"
         raise WrongUseError(f'{missing}: pip install "dask-dpmeans[plot]"') from error
     return LivePage(port, RunStore.at(run), shown)
-
-
-@with_options(
-    click.command("predict", epilog=DATA),
-    click.argument("run"),
-    click.argument("data"),
-    click.argument("out"),
-    click.option("--groups", metavar="ARRAY", help=GROUPS),
-    click.option(
-        "--soft",
-        type=click.IntRange(min=1),
-        metavar="M",
-        help="Also write the M most probable clusters of each row, and their probabilities.",
-    ),
-    KEEP,
-    FILL_MISSING,
-    *COMPUTE_OPTIONS,
-    FORCE,
-    JSON,
-)
-def predict_command(
-    run: str,
-    data: str,
-    out: str,
-    groups: str | None,
-    soft: int | None,
-    keep: list[str] | None,
-    fill_missing: bool,
-    force: bool,
-    as_json: bool,
-    **compute: Unpack[ComputeOptions],
-) -> None:
-    """Label the rows of DATA with the clusters of RUN.
-
-    Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
-    the row costs more than the penalty at every center: it is farther than the radius. With --soft M,
-    also top_label and probability, M of each, and margin: by how much the label is more probable than
-    any other cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
-    """
-    storage = compute["storage_options"]
-    fitted, target = (Location.at(each, storage) for each in (run, out))
-    fitted_run = read_run(fitted)
-    given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
-    prediction.check_target(target, [fitted, data, groups], **given)
-    accepts = unfitted_run(fitted_run).model._reads()
-    rows_at = prediction.rows_at(fitted_run, data, keep, storage)
-    with (
-        open_rows(rows_at, fill_missing, False, accepts, **compute) as (rows, work),
-        progress(as_json) as shown,
-    ):
-        work["on_pass"] = shown.watch
-        found = prediction.predict_with(fitted_run, rows, target, groups=groups, **given, **work)
-    if as_json:
-        click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
-        return
-    labeled = f"{format_count(found.n_rows, 'row')} labeled"
-    if found.unlabeled:
-        labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
-    click.echo(
-        f"{labeled}, {found.beyond:,} of them costing more than the penalty at every center: {redact(out)}"
-    )

@@ -7,8 +7,8 @@ import click
 from click.core import ParameterSource
 
 from dask_dpmeans.cli.fitting import fit_command
+from dask_dpmeans.cli.library import commands
 from dask_dpmeans.errors import redact
-from dask_dpmeans.selection import commands
 
 OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
 """Options that are not copied to the next command."""

@@ -6,15 +6,11 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS, Synthetic, write_synthetic
 from dask_dpmeans.checks import format_count
+from dask_dpmeans.cli.library import DPMeans, Location, fit, progress, say_result
 from dask_dpmeans.cli.options import FORCE, with_storage
-from dask_dpmeans.cli.progress import progress
-from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redact
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.storage.location import Location
 
 
 @click.command("synth")

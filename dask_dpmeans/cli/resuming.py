@@ -1,11 +1,14 @@
 """Messages about how a stopped command can continue."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 from dask_dpmeans.cli.group import StoppedError
+from dask_dpmeans.cli.library import Location, Output
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -14,8 +17,6 @@ from dask_dpmeans.errors import (
     of_store,
     redact,
 )
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.output import Output
 
 
 def check_resume_or_force(resume: bool, force: bool) -> None:

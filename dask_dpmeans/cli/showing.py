@@ -9,21 +9,26 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
-from dask_dpmeans.api.export import export
-from dask_dpmeans.api.loading import open_run
-from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.library import (
+    Accepting,
+    Location,
+    Output,
+    commands,
+    describe,
+    export,
+    open_run,
+    progress,
+    read_path,
+    read_tree,
+    rows_at,
+    run_table,
+    say_path,
+    say_tree,
+)
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
-from dask_dpmeans.cli.progress import progress
-from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redact
-from dask_dpmeans.selection import commands
-from dask_dpmeans.selection.penalty import read_path
-from dask_dpmeans.selection.tree import read_tree
-from dask_dpmeans.sources import Accepting
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.output import Output
 
 
 @click.command("show")

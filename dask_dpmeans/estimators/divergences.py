@@ -21,7 +21,10 @@ from dask_dpmeans.kernels.block import Float64Array, IndexArray, takes_csr
 from dask_dpmeans.kernels.bregman import (
     CATEGORICAL,
     COLUMN_DIVERGENCES,
+    MISSING,
+    MIXED,
     MULTINOMIAL,
+    PLAIN,
     ColumnDivergence,
 )
 from dask_dpmeans.kernels.column_statistics import Summary
@@ -42,9 +45,6 @@ if TYPE_CHECKING:
 else:
     impute = LazyModule("sklearn.impute")
 
-PLAIN = "squared"
-MIXED = "mixed"
-MISSING = ("error", "observed", "unscaled")
 SMOOTHING = 0.1
 """Default weight of the mean of all rows in smoothed columns."""
 NEIGHBORS = 5

@@ -171,3 +171,8 @@ COLUMN_DIVERGENCES: dict[str, ColumnDivergence] = {
     CATEGORICAL: POISSON,  # of a column of zeros and ones for each category
 }
 """Divergences of columns, by the names of the option `divergence`."""
+PLAIN, MIXED = "squared", "mixed"
+"""Values of the option `divergence`: the squared distance, and the divergence for the kind of each
+column."""
+MISSING = ("error", "observed", "unscaled")
+"""Values of the option `missing`."""

@@ -229,7 +229,7 @@ class Clusters:
 
         Return the number of clusters, and which was halved, or -1 if none gains.
         """
-        for c in np.flatnonzero(self.gains[:k] < 0):
+        for c in np.flatnonzero(self.gains[:k] < 0).tolist():
             self.gains[c] = self._gain(c)
         best = int(self.gains[:k].argmax())
         if not self.gains[best] > 0:

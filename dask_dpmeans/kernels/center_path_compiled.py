@@ -134,12 +134,7 @@ def _sort(values: Int64Array, count: int) -> None:
 
 @compile_loop
 def _move_rows(
-    labels: Int64Array,
-    lists: Lists,
-    k: int,
-    found: int,
-    changed: BoolArray,
-    buffers: Buffers,
+    labels: Int64Array, lists: Lists, k: int, found: int, changed: BoolArray, buffers: Buffers
 ) -> None:
     """Bring the lists of changed clusters up to date; the moved rows have new labels, (n,)."""
     pool, starts, counts, free, _ = lists

@@ -271,8 +271,8 @@ def _without_ranking(
 
 def _work(rows: Rows, points: Float64Array) -> int:
     """Return how many numbers NumPy handles to rank points, (k, d), for rows, (n, d)."""
-    k, d = points.shape
-    return len(rows) * (k + 16 * d)
+    work: int = len(rows) * (len(points) + 16 * points.shape[1])
+    return work
 
 
 def _rank_by(

@@ -48,7 +48,7 @@ def load_compiled(compiled: Any, arguments: tuple[Any, ...]) -> bool:
         return True
 
 
-class Teller(event.Listener):  # type: ignore[misc]
+class Teller(event.Listener):
     """Tells the user once that loops of this package are compiled, if that takes longer."""
 
     def __init__(self) -> None:

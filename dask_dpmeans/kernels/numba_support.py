@@ -88,9 +88,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
         return self.compiled._numba_type_
 
 
-def pays(
-    loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, seconds: int = 1
-) -> bool:
+def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, seconds: int = 1) -> bool:
     """Return whether to call a loop with these arguments rather than its NumPy twin.
 
     Both give the same bytes.  A loop that Numba has yet to compile for such arguments waits until

@@ -23,7 +23,14 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search, starts
 from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
-from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, best_at_each, summary_of
+from dask_dpmeans.methods.dpmeans.path import (
+    USUAL_PENALTIES,
+    Prices,
+    Radii,
+    Solution,
+    best_at_each,
+    summary_of,
+)
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
 from dask_dpmeans.sources import CubePath, Dimensions, Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace
@@ -38,8 +45,8 @@ FEW_ROWS = 32
 """A summary with fewer rows a cluster gives a warning.  On birch1, k and J of fits of a summary,
 divided by k and J of fits of all rows, were .95 to 1.01 and .98 at 91 and 48 rows a cluster, .93
 and .97 at 27, .91 and .95 at 14, .79 and .96 at 10, .46 and .81 at 4."""
-USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
-"""Number of default penalties, and about how many clusters the lowest of them gives."""
+USUAL_CLUSTERS = 50
+"""About how many clusters the lowest of the default penalties gives."""
 
 RandomState = int | np.integer[Any] | np.random.RandomState | None
 

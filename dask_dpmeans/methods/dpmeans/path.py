@@ -33,6 +33,8 @@ from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 Answer = TypeVar("Answer")
 FittedRows = TypeVar("FittedRows", contravariant=True)
 
+USUAL_PENALTIES = 40
+"""Number of default penalties of a path."""
 TRIES = 1
 """Rounds of trials of each search on the way down.
 

@@ -1,0 +1,96 @@
+"""What commands use of the library when they work: their help needs none of it.
+
+It takes seconds to load.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dask_dpmeans.api import prediction
+    from dask_dpmeans.api.export import export
+    from dask_dpmeans.api.fitting import dry_run, fit
+    from dask_dpmeans.api.loading import load, open_run, read_run, unfitted_run
+    from dask_dpmeans.api.prediction import rows_at
+    from dask_dpmeans.cli.progress import Progress, progress
+    from dask_dpmeans.cli.tables import (
+        describe,
+        rows_seen,
+        run_table,
+        say_estimate,
+        say_path,
+        say_result,
+        say_tree,
+    )
+    from dask_dpmeans.estimators.bounded import share_above
+    from dask_dpmeans.estimators.dpmeans import DPMeans
+    from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
+    from dask_dpmeans.estimators.hdp import HDPMeans
+    from dask_dpmeans.estimators.kernel import KernelDPMeans
+    from dask_dpmeans.estimators.linkage import LinkageDPMeans
+    from dask_dpmeans.estimators.spectral import SpectralDPMeans
+    from dask_dpmeans.selection import commands
+    from dask_dpmeans.selection.bounds import LowerBound, lower_bound
+    from dask_dpmeans.selection.commands import sources
+    from dask_dpmeans.selection.penalty import (
+        FarthestFirst,
+        PenaltyFor,
+        PenaltyPath,
+        farthest_first,
+        penalty_for,
+        penalty_path,
+        read_path,
+        stored_path,
+    )
+    from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
+    from dask_dpmeans.sources import (
+        Accepting,
+        Columns,
+        Compute,
+        CubePath,
+        InputArrays,
+        OpenedPath,
+        Requirements,
+        Stored,
+        lay_out,
+        named_inputs,
+        own_threads,
+        parse_bytes,
+        scheduler_address,
+        why_processes,
+    )
+    from dask_dpmeans.storage.location import Location, check_options
+    from dask_dpmeans.storage.output import Output
+    from dask_dpmeans.storage.run_store import RunStore
+else:
+    from dask_dpmeans.lazy import LazyModule, lazy_functions
+
+    commands = LazyModule("dask_dpmeans.selection.commands")
+    prediction = LazyModule("dask_dpmeans.api.prediction")
+    functions = {
+        "api.export": "export",
+        "api.fitting": "dry_run fit",
+        "api.loading": "load open_run read_run unfitted_run",
+        "api.prediction": "rows_at",
+        "cli.progress": "Progress progress",
+        "cli.tables": "describe rows_seen run_table say_estimate say_path say_result say_tree",
+        "estimators.bounded": "share_above",
+        "estimators.dpmeans": "DPMeans",
+        "estimators.graph_cut": "GraphCutDPMeans",
+        "estimators.hdp": "HDPMeans",
+        "estimators.kernel": "KernelDPMeans",
+        "estimators.linkage": "LinkageDPMeans",
+        "estimators.spectral": "SpectralDPMeans",
+        "selection.bounds": "LowerBound lower_bound",
+        "selection.commands": "sources",
+        "selection.penalty": "FarthestFirst PenaltyFor PenaltyPath farthest_first penalty_for "
+        "penalty_path read_path stored_path",
+        "selection.tree": "cluster_tree read_tree write_tree",
+        "sources": "Accepting Columns Compute CubePath InputArrays OpenedPath Requirements Stored "
+        "lay_out named_inputs own_threads parse_bytes scheduler_address why_processes",
+        "storage.location": "Location check_options",
+        "storage.output": "Output",
+        "storage.run_store": "RunStore",
+    }
+    globals().update(
+        lazy_functions({f"dask_dpmeans.{home}": names for home, names in functions.items()})
+    )

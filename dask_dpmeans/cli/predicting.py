@@ -1,0 +1,83 @@
+"""The command that predicts."""
+
+import json
+from dataclasses import asdict
+from typing import Any, Unpack
+
+import click
+
+from dask_dpmeans.checks import format_count
+from dask_dpmeans.cli.compute import ComputeOptions, open_rows
+from dask_dpmeans.cli.library import Location, prediction, progress, read_run, unfitted_run
+from dask_dpmeans.cli.options import (
+    COMPUTE_OPTIONS,
+    DATA,
+    FILL_MISSING,
+    FORCE,
+    GROUPS,
+    JSON,
+    KEEP,
+    with_options,
+)
+from dask_dpmeans.errors import redact
+
+
+@with_options(
+    click.command("predict", epilog=DATA),
+    click.argument("run"),
+    click.argument("data"),
+    click.argument("out"),
+    click.option("--groups", metavar="ARRAY", help=GROUPS),
+    click.option(
+        "--soft",
+        type=click.IntRange(min=1),
+        metavar="M",
+        help="Also write the M most probable clusters of each row, and their probabilities.",
+    ),
+    KEEP,
+    FILL_MISSING,
+    *COMPUTE_OPTIONS,
+    FORCE,
+    JSON,
+)
+def predict_command(
+    run: str,
+    data: str,
+    out: str,
+    groups: str | None,
+    soft: int | None,
+    keep: list[str] | None,
+    fill_missing: bool,
+    force: bool,
+    as_json: bool,
+    **compute: Unpack[ComputeOptions],
+) -> None:
+    """Label the rows of DATA with the clusters of RUN.
+
+    Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
+    the row costs more than the penalty at every center: it is farther than the radius. With --soft M,
+    also top_label and probability, M of each, and margin: by how much the label is more probable than
+    any other cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
+    """
+    storage = compute["storage_options"]
+    fitted, target = (Location.at(each, storage) for each in (run, out))
+    fitted_run = read_run(fitted)
+    given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
+    prediction.check_target(target, [fitted, data, groups], **given)
+    accepts = unfitted_run(fitted_run).model._reads()
+    rows_at = prediction.rows_at(fitted_run, data, keep, storage)
+    with (
+        open_rows(rows_at, fill_missing, False, accepts, **compute) as (rows, work),
+        progress(as_json) as shown,
+    ):
+        work["on_pass"] = shown.watch
+        found = prediction.predict_with(fitted_run, rows, target, groups=groups, **given, **work)
+    if as_json:
+        click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
+        return
+    labeled = f"{format_count(found.n_rows, 'row')} labeled"
+    if found.unlabeled:
+        labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
+    click.echo(
+        f"{labeled}, {found.beyond:,} of them costing more than the penalty at every center: {redact(out)}"
+    )

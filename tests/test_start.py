@@ -10,6 +10,8 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 
 HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
 """Packages that take long to load."""
+ANY = "numpy", "scipy", "sklearn", "pandas", "dask", "zarr", "xarray", "numba", "matplotlib"
+"""Packages that a help text may load."""
 STORES = "dask", "distributed", "fsspec", "matplotlib", "xarray", "zarr"
 """Packages that rows in memory do not need."""
 FITS = """
@@ -63,8 +65,33 @@ def loaded_by(imported: str) -> list[str]:
     return run_new(f"import sys; {imported}; {print_them}").split()
 
 
+def loaded_by_command(*words: str) -> list[str]:
+    """Return the packages of `ANY` that a command loads, in a new process."""
+    script = f"""
+import sys
+from dask_dpmeans.cli import main
+main({words}, standalone_mode=False)
+print(*[name for name in {ANY} if name in sys.modules])
+"""
+    return run_new(script).splitlines()[-1].split()
+
+
 def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
     assert loaded_by("import dask_dpmeans.cli") == []
+
+
+@pytest.mark.parametrize("command", ["show", "report", "export", "bound"])
+def test_the_help_of_commands_on_runs_loads_nothing(command: str) -> None:
+    assert loaded_by_command(command, "--help") == []
+
+
+@pytest.mark.parametrize("command", ["fit", "hdp", "graph", "penalty", "path"])
+def test_the_help_of_commands_that_fit_loads_no_more_than_their_choices(command: str) -> None:
+    assert loaded_by_command(command, "--help") == ["numpy", "scipy"]
+
+
+def test_predict_shows_its_help_without_scipy() -> None:
+    assert loaded_by_command("predict", "--help") == ["numpy"]
 
 
 @pytest.mark.parametrize("name", ["DPMeans", "HDPMeans", "KernelDPMeans", "OnlineDPMeans"])

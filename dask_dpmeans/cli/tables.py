@@ -1,24 +1,28 @@
 """Runs, paths, trees and estimates, as JSON or as text for people."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
 from dask_dpmeans.estimators.center_labels import model_labels, model_texts, used_columns
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
-from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
+
+if TYPE_CHECKING:
+    from dask_dpmeans.api.cost import Estimate
+    from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
+    from dask_dpmeans.selection.tree import ClusterTree
 
 MOST_COLUMNS = 12
 """Most columns of a table whose centers are shown as text."""

@@ -345,7 +345,7 @@ def refine(
 def guess_labels(
     rows: Float64Array, centers: Float64Array, labels: Int64Array, lists: Lists, k: int
 ) -> None:
-    """Give all rows of each list to the nearest of k centers of its first row."""
+    """Give all rows, (n, d), of each list to the nearest of k centers, (room, d), of its first row."""
     pool, starts, counts, free, _ = lists
     for a in range(len(starts)):
         if not counts[a]:
@@ -389,7 +389,10 @@ def key_of(members: Int64Array) -> int:
 def cheapest_pair(
     centers: Float64Array, masses: Float64Array, spherical: bool, k: int
 ) -> tuple[int, int]:
-    """Return the two of k clusters, the lower number first, whose merge costs the least."""
+    """Return the two of k clusters, the lower number first, whose merge costs the least.
+
+    Centers are (room, d), masses (room,).
+    """
     least, p, q = np.inf, 0, 1
     for a in range(k):
         for b in range(a + 1, k):

@@ -1,7 +1,4 @@
-"""What commands use of the library when they work: their help needs none of it.
-
-It takes seconds to load.
-"""
+"""Parts of the library that commands load when they work, since their help needs none of them."""
 
 from typing import TYPE_CHECKING
 

@@ -159,8 +159,8 @@ def _build(
 ) -> None:
     """Fill in the arrays of a `CenterTree` of centers, (k, d), of which copies are reordered.
 
-    `order` is 0, 1, ..., k - 1.  `ends` are where the centers of a node begin and end, (2, 2 m), of
-    which those of the root are filled in.
+    `order` is 0, 1, ..., k - 1.  `ends`, (2, 2 m), are where the centers of each node begin and end;
+    at first the root has its own alone.
     """
     leaves, (starts, stops) = len(points), ends
     for node in range(1, 2 * leaves):

@@ -283,7 +283,7 @@ def _rank_by(
     count: int,
     squared: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
-    """As `_rank_tiles`, by compiled loops where they pay."""
+    """As `_rank_tiles`, by compiled loops if these pay."""
     if numba_support.AVAILABLE:
         ranked = _rank_compiled(rows, centers, ranking, scratch, count, squared)
         if ranked is not None:
@@ -301,7 +301,7 @@ def _rank_compiled(
 ) -> tuple[IndexArray, IndexArray] | None:
     """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache.
 
-    None where they do not pay.
+    None if these loops do not pay.
     """
     labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
     small = ranking.height >= LEAST_COMPILED_TILE

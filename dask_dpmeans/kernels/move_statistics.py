@@ -167,7 +167,7 @@ def _measure_compiled(
 ) -> Measured | None:
     """As `_measure`, by a compiled loop, which sums the transfers if there are few pairs.
 
-    None where it does not pay.
+    None if the loop does not pay.
     """
     n, (k, d) = len(labels), centers.values.shape
     squared, losses, inertias, departures = np.empty(n), np.empty(n), np.zeros(k), np.zeros(k)

@@ -1,4 +1,4 @@
-"""What `numba_support` asks of Numba; this module is loaded when a compiled loop is first used."""
+"""The calls of Numba itself: `numba_support` loads this module when a compiled loop is first used."""
 
 import logging
 import time

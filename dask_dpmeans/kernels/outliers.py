@@ -134,7 +134,7 @@ def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:
 def _statistics_compiled(
     block: Block, outliers: IntegerArray, departures: Float64Array, candidates: Centers, seed: int
 ) -> OutlierStatistics | None:
-    """As `OutlierStatistics.of`, by one compiled loop; None where it does not pay."""
+    """As `OutlierStatistics.of`, by one compiled loop; None if the loop does not pay."""
     weights = np.empty(0) if block.weights is None else block.weights
     moments, d = Moments.none(*candidates.values.shape), block.rows.shape[1]
     keys, numbers = np.empty(DRAWN_OUTLIERS), np.empty(DRAWN_OUTLIERS, np.int64)

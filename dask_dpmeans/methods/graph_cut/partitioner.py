@@ -1,6 +1,7 @@
 """Merges, moves and splits of clusters of nodes, each by its exact gain."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import fsum
 from typing import NamedTuple, Self
 
@@ -9,7 +10,14 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import ALONE, GraphSummary, Tally, Totals, merge_partners
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    GraphSummary,
+    Tally,
+    Totals,
+    inner_sums,
+    merge_partners,
+)
 from dask_dpmeans.kernels.graph_contraction import (
     LARGEST_EXACT,
     Contraction,
@@ -72,21 +80,47 @@ class Graph(NamedTuple):
         return cls(masses, links, exact)
 
 
-class Joint(NamedTuple):
+@dataclass(frozen=True)
+class Joint:
     """Clusters, g of them, that others became part of."""
 
     labels: IndexArray
     """(k,), the new number of each cluster."""
-    graph: csr_array
-    """(g, g), links between the new clusters."""
     masses: Float64Array
     """(g,)."""
+    finer: csr_array
+    """(m, m), links between the clusters before the last merges, ..."""
+    numbers: IndexArray
+    """... and the new number of each, (m,)."""
 
     @classmethod
-    def of(cls, labels: IndexArray, graph: csr_array, masses: Float64Array) -> Self:
-        """Return the new clusters of a graph, (k, k), and masses, (k,)."""
-        joint = contract_graph(graph, labels)
-        return cls(labels, joint, total(labels, masses, joint.shape[0]))
+    def of(cls, graph: csr_array, masses: Float64Array) -> Self:
+        """Return clusters, (k,), before any merge."""
+        alone = np.arange(len(masses))
+        return cls(alone, masses, graph, alone)
+
+    def join(self, numbers: IndexArray) -> Self:
+        """Return the clusters after merges that give them numbers, (g,)."""
+        k = int(numbers.max()) + 1
+        masses = total(numbers, self.masses, k)
+        return type(self)(numbers[self.labels], masses, self.graph, numbers)
+
+    @cached_property
+    def graph(self) -> csr_array:
+        """Links between the clusters, (g, g)."""
+        if len(self.masses) == len(self.numbers):
+            return self.finer
+        return contract_graph(self.finer, self.numbers)
+
+    @cached_property
+    def kept(self) -> Float64Array:
+        """What the clusters keep, (g,), without the links between them."""
+        _, inside = inner_sums(self.finer, 0, self.numbers.astype(np.int32))
+        return total(self.numbers, inside, len(self.masses))
+
+    def value(self, price: float) -> float:
+        """Return the objective up to a constant."""
+        return price * len(self.masses) - fsum(self.kept / self.masses)
 
 
 @dataclass
@@ -176,38 +210,34 @@ class Partitioner:
         if not (self._whole and self.graph.exact):
             return self.partition(labels, *counts), merged
         sizes = np.bincount(joint.labels, before.totals.sizes).astype(np.int64)
-        totals = Totals(joint.graph.diagonal(), joint.masses, sizes)
+        totals = Totals(joint.kept, joint.masses, sizes)
         return self.with_totals(labels, totals, *counts), merged
 
     def merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> Joint:
         """Return the clusters after merges."""
-        joint = Joint(np.arange(len(masses)), graph, masses)
+        joint = Joint.of(graph, masses)
         while len(joint.masses) > goal:
-            after = self._merge_once(joint.graph, joint.masses, len(joint.masses) - goal)
+            after = self._merge_once(joint, len(joint.masses) - goal)
             if after is None:
                 break
-            joint = after._replace(labels=after.labels[joint.labels])
+            joint = after
         return joint
 
-    def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> Joint | None:
+    def _merge_once(self, joint: Joint, most: int) -> Joint | None:
         """Return the clusters after at most `most` best merges; None if none gains."""
-        random = self.random()
+        random, graph, masses = self.random(), joint.graph, joint.masses
         partner, gains = merge_partners(graph, masses, self.price, int(random.integers(2**32)))
-        willing = np.flatnonzero(gains > self._least_gain(graph.diagonal() / masses))
+        willing = np.flatnonzero(gains > self._least_gain(joint.kept / masses))
         if not willing.size:
             return None
         pairs = mutual_partners(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
-            joint = Joint.of(join_stars(willing, partner, gains, most, random), graph, masses)
-            if self._value(joint.graph, joint.masses) < self._value(graph, masses):
-                return joint
+            stars = joint.join(join_stars(willing, partner, gains, most, random))
+            if stars.value(self.price) < joint.value(self.price):
+                return stars
         lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
         best = lower[np.argsort(-gains[lower], kind="stable")[:most]]
-        return Joint.of(join_pairs(best, partner), graph, masses)
-
-    def _value(self, graph: csr_array, masses: Float64Array) -> float:
-        """Return the objective of a graph between clusters, up to a constant."""
-        return self.price * len(masses) - fsum(graph.diagonal() / masses)
+        return joint.join(join_pairs(best, partner))
 
     def _least_gain(self, rates: Float64Array) -> float:
         """Return what a move must gain: more than the rounding of its own evaluation."""

@@ -17,7 +17,7 @@ same problem again, and every gain below is exact.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +116,9 @@ class GraphSummary(NamedTuple):
 class Inspection:
     """Reduction of the first pass over a graph."""
 
+    any_blocks: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
+
     def chunk(self, block: Block) -> GraphSummary:
         """Return the findings in one run of nodes."""
         graph, negative = links_of(block), None
@@ -195,6 +198,8 @@ class Tally:
     labels: Labels
     """(n,), of all nodes."""
     normalized: bool
+    any_blocks: bool = False
+    """Whether sums of the weights of links are exact, and so the same for any blocks."""
 
     def chunk(self, block: Block) -> PartialTotals:
         """Return the totals of a run of nodes."""

@@ -126,6 +126,7 @@ def best_moves_loop(
 
 @compile_loop
 def move_in_turn(
+    order: IndexArray,
     nodes: Int64Array,
     graph: Links,
     labels: Labels,
@@ -135,7 +136,7 @@ def move_in_turn(
     table: Table,
     k: int,
 ) -> tuple[int, float]:
-    """Move nodes, (m,), with links `graph`, one after the other, each to its best cluster by then.
+    """Move nodes, (m,), with links `graph`, in an order, each to its best cluster by then.
 
     Labels and totals change; totals have room for a new cluster of each node after the first k.
     Return the number of clusters and by how much the objective fell.
@@ -143,7 +144,7 @@ def move_in_turn(
     indptr, indices, data = graph
     kept, masses, sizes, rates = totals
     fell = 0.0
-    for number in range(len(nodes)):
+    for number in order:
         node = nodes[number]
         first, end = indptr[number], indptr[number + 1]
         row = indices[first:end], data[first:end]

@@ -21,6 +21,8 @@ from dask_dpmeans.kernels.moments import total
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
+FEW_NODES = 8
+"""Mean nodes of a cluster up to which sums over blocks are not made smaller by merges."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class Contraction:
     normalized: bool
     most: int
     """Most links of a cluster to others: the greatest ones by the mass of the other cluster."""
+    any_blocks: bool = False
+    """Whether sums of the weights of links are exact and no links are left out."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether few clusters have nodes in several blocks."""
+        return FEW_NODES * len(self.masses) > len(self.labels)
 
     def chunk(self, block: Block) -> ClusterLinks:
         """Return the links of a run of nodes."""

@@ -10,7 +10,7 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.graph import ALONE, Inspection, Tally, hashed_uniform, merge_partners
 from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, contract_graph
-from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoveScan, best_moves, move_nodes
+from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan, best_moves, move_nodes
 
 
 @st.composite
@@ -64,7 +64,7 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         folded(Tally(labels, normalized), graph).whole(k),
     )
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    found = folded(NodeMoveScan(labels, totals, rule, 99), graph)
+    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99), graph))
     proposed = dict(
         zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
     )
@@ -94,7 +94,7 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(0.0, 1e-9, normalized)
-    found = folded(NodeMoveScan(labels, totals, rule, 99, within), graph)
+    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99, within), graph))
     assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 
@@ -216,7 +216,7 @@ def test_nodes_move_one_after_the_other_each_by_its_exact_gain(problem, penalty,
     k = int(labels.max()) + 1
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    moves = folded(NodeMoveScan(labels, totals, rule, most), graph)
+    moves = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, most), graph))
     moved = labels.copy()
     after, fell = move_nodes(moves, moved, totals, rule)
     before, now = (cut_cost(graph, each, penalty, normalized) for each in (labels, moved))
@@ -234,7 +234,7 @@ def test_the_nodes_of_a_block_that_gain_most_move_first(problem, most):
     totals = folded(Tally(labels, normalized), graph).whole(int(labels.max()) + 1)
     rule = MoveRule(0.5, 1e-9, normalized)
     whole, some = (
-        folded(NodeMoveScan(labels, totals, rule, limit), graph, 99) for limit in (999, most)
+        NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, limit), graph, 99)) for limit in (999, most)
     )
     np.testing.assert_array_equal(some.links.toarray(), graph[some.rows])
     assert bool(len(some)) == bool(len(whole))
@@ -257,7 +257,7 @@ def test_compiled_loops_give_the_bytes_of_numpy_for_weights_that_round(problem, 
     def answers():
         between = Contraction(labels, totals.masses, normalized, 99).chunk(block)
         moved = labels.copy()
-        moves = NodeMoveScan(labels, totals, rule, 99, within).chunk(block)
+        moves = NodeMoves.joined(NodeMoveScan(labels, totals, rule, 99, within).chunk(block))
         return [
             *vars(Tally(labels, normalized).chunk(block).totals).values(),
             *best_moves(graph, 0, labels, totals, rule, within),

@@ -153,7 +153,8 @@ class Partitioner:
         k = int(labels.max()) + 1
         if self.within is not None:
             k = len(self.within)
-        totals = self.fold(Tally(labels, self.method.normalized), "tally").whole(k)
+        tally = Tally(labels, self.method.normalized, self.graph.exact)
+        totals = self.fold(tally, "tally").whole(k)
         return self.with_totals(labels, totals, births, deaths)
 
     def with_totals(
@@ -185,7 +186,8 @@ class Partitioner:
         """Return the graph between clusters, (k, k), of masses (k,), without too light links."""
         k = len(masses)
         most = k if self._whole else max(MIN_LINKS, MAX_LINKS // k)
-        reduction = Contraction(labels, masses, self.method.normalized, most)
+        any_blocks = self._whole and self.graph.exact
+        reduction = Contraction(labels, masses, self.method.normalized, most, any_blocks)
         found = self.fold(reduction, "contract").spread(np.arange(k))
         if most >= k:
             return symmetrize(found)
@@ -271,10 +273,12 @@ class Partitioner:
 
     def _propose_moves(self, found: Partition) -> NodeMoves:
         """Return the nodes that would gain by moving alone: one pass."""
-        most = MOVING_LINKS // self.source.plan.n_blocks
-        clusters = found.labels, found.totals
-        reduction = NodeMoveScan(*clusters, self._rule(found.totals), most, self.within)
-        return self.fold(reduction, "move")
+        most, every = MOVING_LINKS // self.source.plan.n_blocks, self.graph.links <= MOVING_LINKS
+        if every:
+            most = MOVING_LINKS
+        rule = self._rule(found.totals)
+        scan = NodeMoveScan(found.labels, found.totals, rule, most, self.within, every)
+        return NodeMoves.joined(self.fold(scan, "move"))
 
     def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
         """Return the clusters after nodes have moved; their totals are sums of changes."""

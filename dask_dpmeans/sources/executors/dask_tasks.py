@@ -96,12 +96,13 @@ class DaskTasks:
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """Merge the answers of all pieces along the tree, in tasks that take eight answers each.
 
-        The last eight are merged here, so that no worker needs memory for all of a large answer.
+        The last eight, and all answers that grow, are merged here, so that no worker needs memory
+        for all of a large answer.
         """
         keys, count = Keys.of(name), count_rows(self.on_pass, name, job, pieces)
         shared, answers = self._graph(job, pieces, keys, count)
         merge, level = delayed(_merge, pure=False), 0
-        while len(answers) > FAN_IN:
+        while len(answers) > FAN_IN and not job.grows:
             level += 1
             starts = range(0, len(answers), FAN_IN)
             groups = [answers[start : start + FAN_IN] for start in starts]
@@ -205,7 +206,10 @@ class DaskTasks:
         futures = client.compute(tasks)
         try:
             self._wait(client, futures, count)
-            return list(client.gather(futures))
+            found = list(client.gather(futures))
+            for future in futures:  # at once, and not when Python next collects garbage
+                future.release()
+            return found
         except (CancelledError, CommClosedError, OSError) as error:
             of_task = any(future.status == "error" for future in futures)
             if error is count.failure or of_task:

@@ -191,9 +191,14 @@ def inner_sums_loop(
 
 @compile_loop
 def sum_links_loop(
-    graph: Links, members: tuple[IndexArray, IndexArray], columns: Labels, table: Table, sums: Links
+    graph: Links,
+    members: tuple[IndexArray, IndexArray],
+    columns: Labels,
+    ordered: bool,
+    table: Table,
+    sums: Links,
 ) -> None:
-    """Fill the links, by column number, of groups of rows.
+    """Fill the links of groups of rows: `ordered` by column number, or by first use.
 
     Members are their ends, (groups + 1,), and their rows.
     """
@@ -212,11 +217,14 @@ def sum_links_loop(
             for position in range(indptr[rows[member]], indptr[rows[member] + 1]):
                 column = int(columns[indices[position]])
                 used = _add(table, bits, used, column, data[position])
+        if ordered:
+            for number in range(used):
+                order[number] = keys[slots[number]] << 32 | slots[number]
+            order[:used].sort()
+            for number in range(used):
+                slots[number] = order[number] & 0xFFFFFFFF
         for number in range(used):
-            order[number] = keys[slots[number]] << 32 | slots[number]
-        order[:used].sort()
-        for number in range(used):
-            slot = order[number] & 0xFFFFFFFF
+            slot = slots[number]
             sum_columns[done + number], sum_values[done + number] = keys[slot], values[slot]
             keys[slot], values[slot] = FREE, 0.0
         done += used

@@ -154,7 +154,7 @@ class HalvedContraction:
 def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
     """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
     k = int(labels.max()) + 1
-    return symmetrize(sum_links(graph, labels, k, labels.astype(np.int32), k))
+    return symmetrize(sum_links(graph, labels, k, labels.astype(np.int32), k, ordered=False))
 
 
 def symmetrize(graph: csr_array) -> csr_array:

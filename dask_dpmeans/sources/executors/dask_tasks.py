@@ -44,6 +44,8 @@ FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""
 MOST_CARRIED = 2**28
 """Bytes of all copies of a job that travel in tasks, at most."""
+MOST_COPIES = 8
+"""Tasks that hold the job of a pass, at most, one on each worker as long as there are so many."""
 FEW = 2
 """Tasks a thread that Dask assigns at once; it assigns more as workers become free."""
 LOOK = 1.0
@@ -166,16 +168,32 @@ class DaskTasks:
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
     ) -> tuple[Node, list[Delayed]]:
-        """Return the job and its tasks.
+        """Return the job and its tasks."""
+        shared = self._shared(job, len(pieces), keys)
+        tasks = [
+            self._task(shared[number % len(shared)], number, piece, keys, count)
+            for number, piece in enumerate(pieces)
+        ]
+        return shared[0], tasks
+
+    def _shared(self, job: Any, n_tasks: int, keys: Keys) -> list[Node]:
+        """Return a job as an argument of its tasks, in copies that these take in turn.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
-        that has the job; then the job travels in each task.
+        that has the job; then the job travels in each task.  It would send 20 tasks with a job of
+        120 MB there too, so there are several of a large job.
         """
-        few = len(pieces) <= FEW * self.threads
-        if few and self.client is not None:
-            few = len(pieces) * len(dumps(job)) <= MOST_CARRIED
-        shared = Literal(job) if few else delayed(job, name=keys("job"), traverse=False)
-        return shared, [self._task(shared, *each, keys, count) for each in enumerate(pieces)]
+        few = n_tasks <= FEW * self.threads
+        if self.client is None:
+            copies = 1
+        else:
+            size = len(dumps(job))
+            few = few and n_tasks * size <= MOST_CARRIED
+            copies = max(1, min(self.threads, MOST_COPIES, MOST_CARRIED // size))
+        if few:
+            return [Literal(job)]
+        names = [keys("job", number) for number in range(copies)]
+        return [delayed(job, name=name, traverse=False) for name in names]
 
     def _task(
         self,

@@ -93,7 +93,8 @@ class Contraction:
         given = ((each.clusters, parts_of(each.links)) for each in (left, right))
         sums = clusters, (indptr, indices, data)
         rows, links = add_links_loop(*given, self.masses, self.most, sums)
-        parts = data[:links], indices[:links], indptr[: rows + 1]
+        # Copies, for the memory: few links may be left.
+        parts = data[:links].copy(), indices[:links].copy(), indptr[: rows + 1]
         return ClusterLinks(clusters[:rows], csr_array(parts, shape=(rows, k)))
 
     def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:

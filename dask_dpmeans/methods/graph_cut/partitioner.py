@@ -41,7 +41,7 @@ MAX_LINKS = 2**25
 """Links between clusters that the coordinator has in memory."""
 MOVING_LINKS = 2**25
 """Links of the nodes that move in one round, which the coordinator has in memory."""
-MIN_LINKS = 2**3
+MIN_LINKS = 2**2
 """Links that it keeps for each cluster in any case.  Links left out would only add to the gain of
 merges."""
 EXACT_SUMS = 4

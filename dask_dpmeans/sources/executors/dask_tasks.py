@@ -1,6 +1,6 @@
 """`DaskTasks`: jobs as tasks of a Dask cluster, or of Dask's local scheduler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -113,7 +113,7 @@ class DaskTasks:
                 for number, group in enumerate(groups)
             ]
         with count:
-            last = self._compute(answers, count)
+            last = self._compute(answers, count, early=job.grows)
         with one_blas_thread():
             return job.merge(last)
 
@@ -210,24 +210,28 @@ class DaskTasks:
         told, bounds = self._told(count, number), (blocks.start, blocks.stop)
         return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
 
-    def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
+    def _compute(self, tasks: list[Delayed], count: Count, early: bool = False) -> list[Any]:
+        """Return the answers of tasks; `early`: workers keep none until all are there."""
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
             if self.client is None:
                 look = Callback(posttask=lambda *_: count.look())
                 with one_blas_thread(), count.wanted.inside(), look:
                     return list(compute(*tasks, num_workers=self.threads))
-            return self._compute_on(self.client, tasks, count)
+            return self._compute_on(self.client, tasks, count, early)
 
-    def _compute_on(self, client: Client, tasks: list[Delayed], count: Count) -> list[Any]:
+    def _compute_on(
+        self, client: Client, tasks: list[Delayed], count: Count, early: bool
+    ) -> list[Any]:
         if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
             client.subscribe_topic(topic_of(client), count.hear)
         futures = client.compute(tasks)
         try:
-            self._wait(client, futures, count)
-            found = list(client.gather(futures))
-            for future in futures:  # at once, and not when Python next collects garbage
-                future.release()
-            return found
+            left, found = dict(enumerate(futures)), dict[int, Any]()
+            for done in self._wait(client, left, count):
+                if early:
+                    found |= _taken(client, left, done)
+            found |= _taken(client, left, list(left))
+            return [found[number] for number in range(len(tasks))]
         except (CancelledError, CommClosedError, OSError) as error:
             of_task = any(future.status == "error" for future in futures)
             if error is count.failure or of_task:
@@ -244,19 +248,36 @@ class DaskTasks:
                 client.cancel(futures, force=True)
             raise
 
-    def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
-        """Wait until all tasks are done or one has failed, or until no worker has come in time."""
+    def _wait(
+        self, client: Client, futures: Mapping[int, "Future[Any]"], count: Count
+    ) -> Iterator[list[int]]:
+        """Wait until all tasks are done or one has failed, or until no worker has come in time.
+
+        Yield the numbers of tasks that are done in the meantime; these may leave `futures`.
+        """
         seen = monotonic()
-        while any(future.status == "pending" for future in futures):
+        while any(future.status == "pending" for future in futures.values()):
             with client.as_current(), suppress(TimeoutError):
-                wait_for(futures, timeout=LOOK)
+                wait_for(list(futures.values()), timeout=LOOK)
             count.look()
-            if any(future.status in ("error", "cancelled", "lost") for future in futures):
+            if any(each.status in ("error", "cancelled", "lost") for each in futures.values()):
                 return
+            yield [number for number, each in futures.items() if each.status == "finished"]
             if self.monitor.look(client, begun=bool(count.ended or count.fits)):
                 seen = monotonic()
             elif monotonic() > seen + self.worker_timeout:
                 raise ClusterLostError(_waited_message(client, self.worker_timeout))
+
+
+def _taken(
+    client: Client, futures: dict[int, "Future[Any]"], numbers: Sequence[int]
+) -> dict[int, Any]:
+    """Return answers of tasks, and take these out of `futures`: workers then forget the answers."""
+    some = [futures[number] for number in numbers]
+    answers = dict(zip(numbers, client.gather(some), strict=True))
+    for number in numbers:  # at once, and not when Python next collects garbage
+        futures.pop(number).release()
+    return answers
 
 
 class TaskReport:

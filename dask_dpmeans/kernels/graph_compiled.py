@@ -261,29 +261,44 @@ def add_links_loop(
             clusters[row] = right_clusters[number_right]
             b, b_end = right_ends[number_right], right_ends[number_right + 1]
             number_right += 1
-        end = done
-        while a < a_end and b < b_end:  # without branches, which a processor could not foresee
-            one, other = left_indices[a], right_indices[b]
-            value = left_data[a] if one <= other else 0.0
-            value += right_data[b] if other <= one else 0.0
-            indices[end], data[end] = min(one, other), value
-            a += int(one <= other)
-            b += int(other <= one)
-            end += int(value != 0)
-        while a < a_end:
-            indices[end], data[end] = left_indices[a], left_data[a]
-            end += int(left_data[a] != 0)
-            a += 1
-        while b < b_end:
-            indices[end], data[end] = right_indices[b], right_data[b]
-            end += int(right_data[b] != 0)
-            b += 1
+        left_row = left_indices[a:a_end], left_data[a:a_end]
+        right_row = right_indices[b:b_end], right_data[b:b_end]
+        end = _add_row(left_row, right_row, indices, data, done)
         if end - done > most:
             end = _keep_heaviest(indices, data, (done, end), clusters[row], masses, most)
         done = end
         row += 1
         indptr[row] = done
     return row, done
+
+
+@compile_loop
+def _add_row(
+    left: tuple[IndexArray, Float64Array],
+    right: tuple[IndexArray, Float64Array],
+    indices: IndexArray,
+    data: Float64Array,
+    done: int,
+) -> int:
+    """Fill sums, other than 0, of links by ascending column from `done` on; return their end."""
+    left_indices, left_data = left
+    right_indices, right_data = right
+    a, b = 0, 0
+    while a < len(left_data) and b < len(right_data):  # without branches that hang on the links
+        one, other = left_indices[a], right_indices[b]
+        value = left_data[a] if one <= other else 0.0
+        value += right_data[b] if other <= one else 0.0
+        indices[done], data[done] = min(one, other), value
+        a += int(one <= other)
+        b += int(other <= one)
+        done += int(value != 0)
+    for position in range(a, len(left_data)):
+        indices[done], data[done] = left_indices[position], left_data[position]
+        done += int(left_data[position] != 0)
+    for position in range(b, len(right_data)):
+        indices[done], data[done] = right_indices[position], right_data[position]
+        done += int(right_data[position] != 0)
+    return done
 
 
 @compile_loop

@@ -90,9 +90,9 @@ class Contraction:
         kind = index_type(links, k)
         clusters, indptr = np.empty(rows, np.intp), np.zeros(rows + 1, kind)
         indices, data = np.empty(links, kind), np.empty(links)
-        given = ((each.clusters, parts_of(each.links)) for each in (left, right))
+        one, other = ((each.clusters, parts_of(each.links)) for each in (left, right))
         sums = clusters, (indptr, indices, data)
-        rows, links = add_links_loop(*given, self.masses, self.most, sums)
+        rows, links = add_links_loop(one, other, self.masses, self.most, sums)
         # Copies, for the memory: few links may be left.
         parts = data[:links].copy(), indices[:links].copy(), indptr[: rows + 1]
         return ClusterLinks(clusters[:rows], csr_array(parts, shape=(rows, k)))

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
 from dask_dpmeans.kernels.graph import (
     ALONE,
@@ -61,7 +60,7 @@ class NodeMoves(RowMoves):
 
 
 @dataclass(frozen=True)
-class NodeMoveScan(SummedAnswers):
+class NodeMoveScan:
     """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster.
 
     The answer is a tuple of runs of nodes, which are joined once.
@@ -90,6 +89,12 @@ class NodeMoveScan(SummedAnswers):
         nodes = np.flatnonzero(gains > self.rule.least)
         nodes = nodes[self._first(gains[nodes], np.diff(graph.indptr)[nodes])]
         return (NodeMoves(nodes + block.start, targets[nodes], gains[nodes], graph[nodes]),)
+
+    def combine(
+        self, left: tuple[NodeMoves, ...], right: tuple[NodeMoves, ...]
+    ) -> tuple[NodeMoves, ...]:
+        """Append the nodes of the next run of blocks."""
+        return left + right
 
     def _first(self, gains: Float64Array, counts: IndexArray) -> IndexArray:
         """Return which nodes, in order, have the greatest gains and at most so many links."""

@@ -278,7 +278,8 @@ class Partitioner:
             most = MOVING_LINKS
         rule = self._rule(found.totals)
         scan = NodeMoveScan(found.labels, found.totals, rule, most, self.within, every)
-        return NodeMoves.joined(self.fold(scan, "move"))
+        runs = self.fold(scan, "move")
+        return NodeMoves.joined(runs)
 
     def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
         """Return the clusters after nodes have moved; their totals are sums of changes."""

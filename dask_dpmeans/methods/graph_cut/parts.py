@@ -190,7 +190,7 @@ def few_parts(partitioner: Partitioner, links: csr_array, masses: Float64Array) 
     found = np.arange(len(masses))
     price = 3 * max(1.0, float(np.abs(links.diagonal() / masses).max()))
     any_gains = replace(partitioner, price=price)
-    while (excess := np.count_nonzero(linked_to_others(links)) - MOST_PARTS) > 0:
+    while (excess := int(linked_to_others(links).sum()) - MOST_PARTS) > 0:
         goal = max(len(masses) - excess, len(masses) // 2)
         joint = any_gains.merge_all(links, masses, goal)
         if len(joint.masses) == len(masses):

@@ -114,7 +114,7 @@ class Joint:
 
     @cached_property
     def kept(self) -> Float64Array:
-        """What the clusters keep, (g,), without the links between them."""
+        """Weights of links inside the clusters, (g,), as in `Totals`."""
         _, inside = inner_sums(self.finer, 0, self.numbers.astype(np.int32))
         return total(self.numbers, inside, len(self.masses))
 

@@ -52,7 +52,12 @@ LABEL_CHUNK_BLOCKS = 8
 
 
 class Reduction(Protocol[Answer]):
-    """A reduction over all rows: the answer of a block, and the merge of two answers."""
+    """A reduction over all rows: the answer of a block, and the merge of two answers.
+
+    It may have two attributes, both false if they are missing.  `any_blocks`: the answer is the
+    same, to the byte, for blocks of any height, so that rows in memory need not be cut.  `grows`:
+    a merged answer is about as large as both together, so that workers should not merge.
+    """
 
     def chunk(self, block: Block) -> Answer:
         """Return the answer of one block."""
@@ -218,8 +223,9 @@ def shard_blocks(
     most_rows: int,
     stored_rows: int = 1,
     heavy_rows: int = 1,
+    per_thread: int = 8,
 ) -> int:
-    """Return the blocks of a shard, a power of two, for about eight shards a thread.
+    """Return the blocks of a shard, a power of two, for about `per_thread` shards a thread.
 
     A shard has at most `most_rows`.
 
@@ -234,7 +240,7 @@ def shard_blocks(
     >>> shard_blocks(2**40, 2**14, 2**9, 2**40), shard_blocks(2**40, 2**14, 2**12, 2**40)
     (16384, 16384)
     """
-    wanted = max(n_threads, min(8 * n_threads, ENOUGH_SHARDS))
+    wanted = max(n_threads, min(per_thread * n_threads, ENOUGH_SHARDS))
     wanted = min(wanted, max(FEW_SHARDS, n_rows // heavy_rows))
     rows = power_of_two(min(n_rows // wanted, most_rows))
     return max(label_chunk(n_rows, block_rows), power_of_two(stored_rows), rows) // block_rows

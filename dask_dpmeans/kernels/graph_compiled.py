@@ -25,7 +25,7 @@ FREE = -1
 
 def table_for(links: int) -> Table:
     """Return an empty table for up to this many different keys."""
-    size = 1 << max(7, 2 * links - 1).bit_length()
+    size = 1 << max(8, 4 * links - 1).bit_length()
     return np.full(size, FREE), np.zeros(size), np.zeros(size, np.int64)
 
 
@@ -33,15 +33,13 @@ def table_for(links: int) -> Table:
 def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
     """Add a value to the sum of a key, and return the number of keys."""
     keys, sums, slots = table
-    mask = (1 << bits) - 1
     slot = ((key * MULTIPLIER) & 0xFFFFFFFF) >> (32 - bits)
-    while keys[slot] != key:
-        if keys[slot] == FREE:
-            keys[slot] = key
-            sums[slot] = value
-            slots[used] = slot
-            return used + 1
-        slot = (slot + 1) & mask
+    while keys[slot] != key and keys[slot] != FREE:
+        slot = (slot + 1) & ((1 << bits) - 1)
+    # No branch on whether the key is new, which a processor cannot foresee.
+    slots[used] = slot
+    used += int(keys[slot] == FREE)
+    keys[slot] = key
     sums[slot] += value
     return used
 
@@ -49,8 +47,8 @@ def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
 @compile_loop
 def _bits_for(links: int, limit: int) -> int:
     """Return the binary logarithm of the slots for up to `limit` keys of so many links."""
-    bits = 3
-    while 1 << bits < 2 * min(links, limit):
+    bits = 4
+    while 1 << bits < 4 * min(links, limit):
         bits += 1
     return bits
 
@@ -83,8 +81,9 @@ def _best_move(
         mass, keeps, outside = degree, loop, 0.0
     home, target, best, to_target = 0.0, FREE, -np.inf, 0.0
     for number in range(used):
-        cluster, weight = keys[slots[number]], sums[slots[number]]
-        keys[slots[number]] = FREE
+        slot = slots[number]
+        cluster, weight = keys[slot], sums[slot]
+        keys[slot], sums[slot] = FREE, 0.0
         if cluster == own:
             home = weight
         elif not within.size or within[cluster] == within[own]:
@@ -127,6 +126,7 @@ def best_moves_loop(
 
 @compile_loop
 def move_in_turn(
+    order: IndexArray,
     nodes: Int64Array,
     graph: Links,
     labels: Labels,
@@ -136,7 +136,7 @@ def move_in_turn(
     table: Table,
     k: int,
 ) -> tuple[int, float]:
-    """Move nodes, (m,), with links `graph`, one after the other, each to its best cluster by then.
+    """Move nodes, (m,), with links `graph`, in an order, each to its best cluster by then.
 
     Labels and totals change; totals have room for a new cluster of each node after the first k.
     Return the number of clusters and by how much the objective fell.
@@ -144,7 +144,7 @@ def move_in_turn(
     indptr, indices, data = graph
     kept, masses, sizes, rates = totals
     fell = 0.0
-    for number in range(len(nodes)):
+    for number in order:
         node = nodes[number]
         first, end = indptr[number], indptr[number + 1]
         row = indices[first:end], data[first:end]
@@ -191,9 +191,14 @@ def inner_sums_loop(
 
 @compile_loop
 def sum_links_loop(
-    graph: Links, members: tuple[IndexArray, IndexArray], columns: Labels, table: Table, sums: Links
+    graph: Links,
+    members: tuple[IndexArray, IndexArray],
+    columns: Labels,
+    ordered: bool,
+    table: Table,
+    sums: Links,
 ) -> None:
-    """Fill the links, by column number, of groups of rows.
+    """Fill the links of groups of rows: `ordered` by column number, or by first use.
 
     Members are their ends, (groups + 1,), and their rows.
     """
@@ -201,7 +206,8 @@ def sum_links_loop(
     ends, rows = members
     keys, values, slots = table
     sum_ends, sum_columns, sum_values = sums
-    done, limit = 0, len(keys) // 2
+    done, limit = 0, len(keys) // 4
+    order = np.empty(limit + 1, np.int64)
     for group in range(len(ends) - 1):
         links, used = 0, 0
         for member in range(ends[group], ends[group + 1]):
@@ -211,20 +217,113 @@ def sum_links_loop(
             for position in range(indptr[rows[member]], indptr[rows[member] + 1]):
                 column = int(columns[indices[position]])
                 used = _add(table, bits, used, column, data[position])
-        found = sum_columns[done : done + used]
+        if ordered:
+            for number in range(used):
+                order[number] = keys[slots[number]] << 32 | slots[number]
+            order[:used].sort()
+            for number in range(used):
+                slots[number] = order[number] & 0xFFFFFFFF
         for number in range(used):
-            found[number] = keys[slots[number]]
-        found.sort()
-        mask = (1 << bits) - 1
-        for number in range(used):
-            slot = ((np.int64(found[number]) * MULTIPLIER) & 0xFFFFFFFF) >> (32 - bits)
-            while keys[slot] != found[number]:
-                slot = (slot + 1) & mask
-            sum_values[done + number] = values[slot]
-        for number in range(used):
-            keys[slots[number]] = FREE
+            slot = slots[number]
+            sum_columns[done + number], sum_values[done + number] = keys[slot], values[slot]
+            keys[slot], values[slot] = FREE, 0.0
         done += used
         sum_ends[group + 1] = done
+
+
+@compile_loop
+def add_links_loop(
+    left: tuple[IndexArray, Links],
+    right: tuple[IndexArray, Links],
+    masses: Float64Array,
+    most: int,
+    sums: tuple[IndexArray, Links],
+) -> tuple[int, int]:
+    """Fill the sums of the links of clusters, in ascending order, to others of masses (k,).
+
+    Only the `most` heaviest links of a cluster stay.  Return the numbers of clusters and links.
+    """
+    clusters, (indptr, indices, data) = sums
+    left_clusters, (left_ends, left_indices, left_data) = left
+    right_clusters, (right_ends, right_indices, right_data) = right
+    number_left, number_right, row, done = 0, 0, 0, 0
+    while number_left < len(left_clusters) or number_right < len(right_clusters):
+        in_left, in_right = number_left < len(left_clusters), number_right < len(right_clusters)
+        if in_left and in_right:
+            difference = left_clusters[number_left] - right_clusters[number_right]
+            in_left, in_right = difference <= 0, difference >= 0
+        a = a_end = b = b_end = 0
+        if in_left:
+            clusters[row] = left_clusters[number_left]
+            a, a_end = left_ends[number_left], left_ends[number_left + 1]
+            number_left += 1
+        if in_right:
+            clusters[row] = right_clusters[number_right]
+            b, b_end = right_ends[number_right], right_ends[number_right + 1]
+            number_right += 1
+        left_row = left_indices[a:a_end], left_data[a:a_end]
+        right_row = right_indices[b:b_end], right_data[b:b_end]
+        end = _add_row(left_row, right_row, indices, data, done)
+        if end - done > most:
+            end = _keep_heaviest(indices, data, (done, end), clusters[row], masses, most)
+        done = end
+        row += 1
+        indptr[row] = done
+    return row, done
+
+
+@compile_loop
+def _add_row(
+    left: tuple[IndexArray, Float64Array],
+    right: tuple[IndexArray, Float64Array],
+    indices: IndexArray,
+    data: Float64Array,
+    done: int,
+) -> int:
+    """Fill sums, other than 0, of links by ascending column from `done` on; return their end."""
+    left_indices, left_data = left
+    right_indices, right_data = right
+    a, b = 0, 0
+    while a < len(left_data) and b < len(right_data):  # without branches that hang on the links
+        one, other = left_indices[a], right_indices[b]
+        value = left_data[a] if one <= other else 0.0
+        value += right_data[b] if other <= one else 0.0
+        indices[done], data[done] = min(one, other), value
+        a += int(one <= other)
+        b += int(other <= one)
+        done += int(value != 0)
+    for position in range(a, len(left_data)):
+        indices[done], data[done] = left_indices[position], left_data[position]
+        done += int(left_data[position] != 0)
+    for position in range(b, len(right_data)):
+        indices[done], data[done] = right_indices[position], right_data[position]
+        done += int(right_data[position] != 0)
+    return done
+
+
+@compile_loop
+def _keep_heaviest(
+    indices: IndexArray,
+    data: Float64Array,
+    run: tuple[int, int],
+    own: int,
+    masses: Float64Array,
+    most: int,
+) -> int:
+    """Keep the `most` heaviest links of a run, and the one to the cluster itself; return its end."""
+    start, end = run
+    lightness = np.empty(end - start)
+    for position in range(start, end):
+        column = indices[position]
+        lightness[position - start] = -data[position] / masses[column]
+        if column == own:
+            lightness[position - start] = -np.inf
+            most += 1
+    kept = np.sort(np.argsort(lightness, kind="mergesort")[:most])
+    for number in range(len(kept)):
+        position = start + kept[number]
+        indices[start + number], data[start + number] = indices[position], data[position]
+    return start + len(kept)
 
 
 @compile_loop

@@ -5,12 +5,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
-from dask_dpmeans.kernels.graph import hashed_uniform, links_of, row_sums, sum_links, union
+from dask_dpmeans.kernels.graph import (
+    hashed_uniform,
+    index_type,
+    links_of,
+    parts_of,
+    row_sums,
+    sum_links,
+    union,
+)
+from dask_dpmeans.kernels.graph_compiled import add_links_loop
 from dask_dpmeans.kernels.moments import total
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
+FEW_NODES = 8
+"""Mean nodes of a cluster up to which sums over blocks are not made smaller by merges."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class Contraction:
     normalized: bool
     most: int
     """Most links of a cluster to others: the greatest ones by the mass of the other cluster."""
+    any_blocks: bool = False
+    """Whether sums of the weights of links are exact and no links are left out."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether few clusters have nodes in several blocks."""
+        return FEW_NODES * len(self.masses) > len(self.labels)
 
     def chunk(self, block: Block) -> ClusterLinks:
         """Return the links of a run of nodes."""
@@ -60,13 +79,31 @@ class Contraction:
 
     def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
         """Add the links of two neighboring runs."""
+        if numba_support.AVAILABLE:
+            return self._add_compiled(left, right)
         clusters = union(left.clusters, right.clusters)
         return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
+
+    def _add_compiled(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
+        k, rows = len(self.masses), len(left.clusters) + len(right.clusters)
+        links = left.links.nnz + right.links.nnz
+        kind = index_type(links, k)
+        clusters, indptr = np.empty(rows, np.intp), np.zeros(rows + 1, kind)
+        indices, data = np.empty(links, kind), np.empty(links)
+        one, other = ((each.clusters, parts_of(each.links)) for each in (left, right))
+        sums = clusters, (indptr, indices, data)
+        rows, links = add_links_loop(one, other, self.masses, self.most, sums)
+        # Copies, for the memory: few links may be left.
+        parts = data[:links].copy(), indices[:links].copy(), indptr[: rows + 1]
+        return ClusterLinks(clusters[:rows], csr_array(parts, shape=(rows, k)))
 
     def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:
         counts = np.diff(links.indptr)
         if counts.max(initial=0) <= self.most:
             return ClusterLinks(clusters, links)
+        if numba_support.AVAILABLE:
+            nothing = ClusterLinks(clusters[:0], links[:0])
+            return self._add_compiled(ClusterLinks(clusters, links), nothing)
         rows = row_numbers(links)
         own = links.indices == clusters[rows]
         most = self.most + np.bincount(rows[own], minlength=len(clusters))
@@ -118,7 +155,7 @@ class HalvedContraction:
 def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
     """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
     k = int(labels.max()) + 1
-    return symmetrize(sum_links(graph, labels, k, labels.astype(np.int32), k))
+    return symmetrize(sum_links(graph, labels, k, labels.astype(np.int32), k, ordered=False))
 
 
 def symmetrize(graph: csr_array) -> csr_array:

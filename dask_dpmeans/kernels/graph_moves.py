@@ -1,13 +1,13 @@
 """Moves of nodes between clusters: proposed by each block, and made one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.answers import ConcatenatedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
 from dask_dpmeans.kernels.graph import (
     ALONE,
@@ -47,18 +47,26 @@ class NodeMoves(RowMoves):
     links: csr_array
     """(m, n), their links."""
 
-    def then(self, other: Self) -> Self:
-        """Return these nodes, followed by `other`."""
+    @classmethod
+    def joined(cls, runs: Sequence[Self]) -> Self:
+        """Return the nodes of neighboring runs."""
+        if len(runs) == 1:
+            return runs[0]
         rows, targets, gains = (
-            np.concatenate([getattr(self, name), getattr(other, name)])
+            np.concatenate([getattr(each, name) for each in runs])
             for name in ("rows", "targets", "gains")
         )
-        return type(self)(rows, targets, gains, vstack([self.links, other.links], format="csr"))
+        return cls(rows, targets, gains, vstack([each.links for each in runs], format="csr"))
 
 
 @dataclass(frozen=True)
-class NodeMoveScan(ConcatenatedAnswers):
-    """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster."""
+class NodeMoveScan:
+    """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster.
+
+    The answer is a tuple of runs of nodes, which are joined once.
+    """
+
+    grows: ClassVar[bool] = True
 
     labels: Labels
     """(n,), of all nodes."""
@@ -69,8 +77,10 @@ class NodeMoveScan(ConcatenatedAnswers):
     """Most links of the nodes of a block, at least one node; those that gain most come first."""
     within: IndexArray | None = None
     """(k,), nodes move between clusters of one number only, and open none; None for all moves."""
+    any_blocks: bool = False
+    """Whether no nodes of a block are left out."""
 
-    def chunk(self, block: Block) -> NodeMoves:
+    def chunk(self, block: Block) -> tuple[NodeMoves, ...]:
         """Return the moves of a run of nodes."""
         graph = links_of(block)
         targets, gains = best_moves(
@@ -78,7 +88,13 @@ class NodeMoveScan(ConcatenatedAnswers):
         )
         nodes = np.flatnonzero(gains > self.rule.least)
         nodes = nodes[self._first(gains[nodes], np.diff(graph.indptr)[nodes])]
-        return NodeMoves(nodes + block.start, targets[nodes], gains[nodes], graph[nodes])
+        return (NodeMoves(nodes + block.start, targets[nodes], gains[nodes], graph[nodes]),)
+
+    def combine(
+        self, left: tuple[NodeMoves, ...], right: tuple[NodeMoves, ...]
+    ) -> tuple[NodeMoves, ...]:
+        """Append the nodes of the next run of blocks."""
+        return left + right
 
     def _first(self, gains: Float64Array, counts: IndexArray) -> IndexArray:
         """Return which nodes, in order, have the greatest gains and at most so many links."""
@@ -163,13 +179,13 @@ def move_nodes(
     the totals of all clusters, with new ones at the end, and by how much the objective fell
     """
     # In row order, 100 planted blocks of 1,000 nodes ended 1 % above the planted objective.
-    moves = moves.take(np.argsort(-moves.gains, kind="stable"))
+    order = np.argsort(-moves.gains, kind="stable")
     k, room = len(totals.masses), 0 if within is not None else len(moves)
     sums = Totals(*(np.append(each, np.zeros(room, each.dtype)) for each in vars(totals).values()))
     parts = sums.kept, sums.masses, sums.sizes, rates_of(sums)
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
     k, fell = move_in_turn(
-        moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
+        order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
     )
     return Totals(*(values[:k] for values in vars(sums).values())), fell

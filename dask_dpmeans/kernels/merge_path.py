@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, row_numbers
 
 
 class Merges(NamedTuple):
@@ -29,8 +29,8 @@ def merge_path(graph: csr_array, masses: Float64Array, alone: float = 1.0) -> Me
     """Return the merges of linked clusters, at each step the one that lowers the cut the most.
 
     The part of a cluster in the cut is alone - kept / mass.  Of merges with equal gains, the one
-    with the lowest numbers comes first.  Memory is (k, k) twice, and each of the at most k - 1 merges takes a
-    few steps of k numbers.
+    with the lowest numbers comes first.  Of k clusters that have links to others, memory is (k, k)
+    twice, and each of the at most k - 1 merges takes a few steps of k numbers.
 
     Parameters
     ----------
@@ -40,7 +40,8 @@ def merge_path(graph: csr_array, masses: Float64Array, alone: float = 1.0) -> Me
     alone : the part in the cut of a cluster that keeps nothing: 1 for the normalized cut, 0 for the
         ratio cut
     """
-    clusters, k = _Clusters.of(graph, masses), len(masses)
+    linked = np.flatnonzero(linked_to_others(graph))
+    clusters, k = _Clusters.of(graph, masses, linked), len(linked)
     pairs: list[IndexArray] = []
     gains = []
     while len(clusters.numbers):
@@ -54,6 +55,13 @@ def merge_path(graph: csr_array, masses: Float64Array, alone: float = 1.0) -> Me
         if 2 * (k - len(pairs)) <= len(clusters.numbers):
             clusters = clusters.remaining()
     return Merges(np.array(pairs, np.intp).reshape(-1, 2), np.array(gains, np.float64))
+
+
+def linked_to_others(graph: csr_array) -> BoolArray:
+    """Return which clusters have links to others, (k,), of links between clusters, (k, k)."""
+    rows, linked = row_numbers(graph), np.zeros(graph.shape[0], np.bool_)
+    linked[rows[(rows != graph.indices) & (graph.data > 0)]] = True
+    return linked
 
 
 @dataclass
@@ -76,15 +84,15 @@ class _Clusters:
     """(k,), the first column of each row with it."""
 
     @classmethod
-    def of(cls, graph: csr_array, masses: Float64Array) -> Self:
-        """Return the clusters of a graph."""
-        numbers = np.arange(len(masses))
-        kept, links = graph.diagonal(), graph.toarray()
+    def of(cls, graph: csr_array, masses: Float64Array, some: IndexArray) -> Self:
+        """Return `some` clusters of a graph, (k,)."""
+        inner, masses, numbers = csr_array(graph[some][:, some]), masses[some], np.arange(len(some))
+        kept, links = inner.diagonal(), inner.toarray()
         np.fill_diagonal(links, 0.0)
         losses = _losses(links, kept[:, np.newaxis], masses[:, np.newaxis], kept, masses)
         partners = losses.argmin(axis=1) if len(masses) else numbers
         least = losses[numbers, partners]
-        return cls(numbers, kept, masses.copy(), links, losses, least, partners)
+        return cls(some, kept, masses, links, losses, least, partners)
 
     def remaining(self) -> "_Clusters":
         """Return the clusters without those that are part of another."""

@@ -257,7 +257,9 @@ def lay_out(
     if isinstance(rows, CubeRows) and streams:
         stored = shard_floor(n, stored, resources.threads)
     heavy = max(1, PIECE_BYTES // whole.row_bytes)
-    blocks = shard_blocks(n, height, resources.threads, most_rows, stored, heavy)
+    # Answers of a graph are large: the fewer there are, the fewer links are added again.
+    per_thread = 2 if needs.sparse and resident else 8
+    blocks = shard_blocks(n, height, resources.threads, most_rows, stored, heavy, per_thread)
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
     return layout, _executor(rows, client, resources, compute)
 

@@ -140,6 +140,13 @@ class Shard:
             memory = self.memories.setdefault((number, block_rows, prepare.key), {})
             yield _block(self.start + part.start, _part(piece, part), prepare, scratch, memory)
 
+    def run(self, prepare: Prepare, block_rows: int, which: range) -> Block:
+        """Return neighboring blocks as one."""
+        self.check()
+        part = slice(which.start * block_rows, which.stop * block_rows)
+        piece = _part((self.rows, self.weights, self.groups), part)
+        return _block(self.start + part.start, piece, prepare, Scratch())
+
 
 @dataclass(frozen=True)
 class StoredShard:
@@ -377,6 +384,11 @@ class AnyFold(Protocol[Answer]):
         """Rows of a block."""
         ...
 
+    @property
+    def grows(self) -> bool:
+        """Whether a merged answer is about as large as both together."""
+        ...
+
     def __call__(self, shard: Any, blocks: range) -> Answer:
         """Return the answer of some blocks of a shard."""
         ...
@@ -397,8 +409,15 @@ class FoldJob(Generic[Answer]):
     def __call__(self, shard: AnyShard, blocks: range) -> Answer:
         """Return the answer of some blocks of a shard."""
         prepare = self.prepare.seen_by(self.reduction)
+        if isinstance(shard, Shard) and getattr(self.reduction, "any_blocks", False):
+            return self.reduction.chunk(shard.run(prepare, self.block_rows, blocks))
         found = shard.blocks(prepare, self.block_rows, blocks)
         return merge_tree(map(self.reduction.chunk, found), self.reduction.combine)
+
+    @property
+    def grows(self) -> bool:
+        """Whether a merged answer is about as large as both together."""
+        return getattr(self.reduction, "grows", False)
 
     def merge(self, answers: list[Answer]) -> Answer:
         """Return the answer of neighboring subtrees."""
@@ -419,6 +438,11 @@ class KeepJob(Generic[Answer]):
     def block_rows(self) -> int:
         """Rows of a block."""
         return self.fold.block_rows
+
+    @property
+    def grows(self) -> bool:
+        """Whether a merged answer is about as large as both together."""
+        return self.fold.grows
 
     def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
         """Return the answer of a shard, and what to keep of it."""

@@ -202,3 +202,15 @@ def test_what_cannot_be_chosen_is_refused(graph, stored, tmp_path, parameters, m
     with pytest.raises(InputError, match=message):
         fit(stored, tmp_path / "run.zarr", GraphCutDPMeans(**parameters))
     assert not (tmp_path / "run.zarr").exists()
+
+
+@pytest.mark.parametrize("cut", ["normalized", "ratio"])
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_the_unit_of_the_weights_of_links_chooses_nothing(graph, cut, unit):
+    one, other = (
+        GraphCutDPMeans(cut=cut, random_state=0).fit(each) for each in (graph, unit * graph)
+    )
+    assert one.n_clusters_ == 5
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    assert one.choice_.evidence == other.choice_.evidence
+    assert other.penalty_ == one.penalty_ * (1.0 if cut == "normalized" else unit)

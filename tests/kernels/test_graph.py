@@ -8,9 +8,22 @@ from strategies import cut_cost, graphs, seeds
 from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import ALONE, Inspection, Tally, hashed_uniform, merge_partners
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Inspection,
+    Tally,
+    hashed_uniform,
+    merge_partners,
+    sum_links,
+)
 from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, contract_graph
-from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoveScan, best_moves, move_nodes
+from dask_dpmeans.kernels.graph_moves import (
+    MoveRule,
+    NodeMoves,
+    NodeMoveScan,
+    best_moves,
+    move_nodes,
+)
 
 
 @st.composite
@@ -36,6 +49,20 @@ def folded(reduction, graph, height=3):
 def contraction(graph, labels, k, normalized, most=99):
     masses = folded(Tally(labels, normalized), graph).whole(k).masses
     return folded(Contraction(labels, masses, normalized, most), graph).spread(np.arange(k))
+
+
+PARTS = ("indptr", "indices", "data")
+
+
+def digest(answer):
+    """The bytes of an answer: of arrays, CSR rows and numbers, at any depth."""
+    if hasattr(answer, "indptr"):
+        return [getattr(answer, each).astype(np.float64).tobytes() for each in PARTS]
+    if hasattr(answer, "__dataclass_fields__"):
+        return [digest(each) for each in vars(answer).values()]
+    if isinstance(answer, tuple):
+        return [digest(each) for each in answer]
+    return np.asarray(answer).tobytes() if isinstance(answer, np.ndarray) else answer
 
 
 def price_of(penalty, normalized):
@@ -64,7 +91,7 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         folded(Tally(labels, normalized), graph).whole(k),
     )
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    found = folded(NodeMoveScan(labels, totals, rule, 99), graph)
+    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99), graph))
     proposed = dict(
         zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
     )
@@ -94,7 +121,7 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(0.0, 1e-9, normalized)
-    found = folded(NodeMoveScan(labels, totals, rule, 99, within), graph)
+    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99, within), graph))
     assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 
@@ -216,7 +243,7 @@ def test_nodes_move_one_after_the_other_each_by_its_exact_gain(problem, penalty,
     k = int(labels.max()) + 1
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    moves = folded(NodeMoveScan(labels, totals, rule, most), graph)
+    moves = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, most), graph))
     moved = labels.copy()
     after, fell = move_nodes(moves, moved, totals, rule)
     before, now = (cut_cost(graph, each, penalty, normalized) for each in (labels, moved))
@@ -228,13 +255,78 @@ def test_nodes_move_one_after_the_other_each_by_its_exact_gain(problem, penalty,
         np.testing.assert_array_equal(one, other)
 
 
+@given(partitions(), st.integers(1, 5), st.integers(1, 7), seeds)
+def test_the_heaviest_links_of_each_cluster_are_left_in_compiled_loops_and_in_numpy(
+    problem, most, height, seed
+):
+    graph, labels, normalized = problem
+    rng = np.random.default_rng(seed)
+    graph = graph * np.triu(rng.random(graph.shape))
+    graph = graph + np.triu(graph, 1).T
+    masses = rng.random(int(labels.max()) + 1) + 0.1
+    reduction = Contraction(labels, masses, normalized, most)
+    found = folded(reduction, graph, height)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        plain = folded(reduction, graph, height)
+    for one, other in (
+        (found.clusters, plain.clusters),
+        *((getattr(found.links, each), getattr(plain.links, each)) for each in PARTS),
+    ):
+        np.testing.assert_array_equal(one, other)
+    counts = np.diff(found.links.indptr)
+    own = found.links.tocsr()[np.arange(len(counts)), found.clusters] != 0
+    assert (counts <= most + own).all()
+
+
+@given(partitions(), st.integers(1, 7))
+def test_exact_sums_are_the_same_for_blocks_of_any_height(problem, height):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    totals = folded(Tally(labels, normalized, True), graph).whole(k)
+    rule = MoveRule(0.5, 1e-9, normalized)
+    for reduction in (
+        Tally(labels, normalized, True),
+        Contraction(labels, totals.masses, normalized, 99, True),
+        Inspection(),
+        NodeMoveScan(labels, totals, rule, 10**6, None, True),
+    ):
+        assert reduction.any_blocks
+        answers = [folded(reduction, graph, each) for each in (height, len(graph))]
+        if isinstance(reduction, NodeMoveScan):
+            answers = [NodeMoves.joined(each) for each in answers]
+        one, other = map(digest, answers)
+        assert one == other
+
+
+@given(partitions(), seeds)
+def test_links_of_merged_clusters_are_the_same_in_the_order_of_their_first_links(problem, seed):
+    graph, _, _ = problem
+    graph = graph * np.random.default_rng(seed).random(graph.shape)
+    groups = np.random.default_rng(seed).integers(0, 3, len(graph))
+    of_all = csr_array(graph), groups, 3, groups.astype(np.int32), 3
+    ordered, found = sum_links(*of_all), sum_links(*of_all, ordered=False)
+    np.testing.assert_array_equal(found.toarray(), ordered.toarray())
+    for group in range(3):
+        inside = graph[groups == group]
+        firsts = dict.fromkeys(groups[column] for column in np.nonzero(inside)[1])
+        at = slice(*found.indptr[group : group + 2])
+        assert found.indices[at].tolist() == [int(each) for each in firsts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        plain = sum_links(*of_all, ordered=False)
+    for part in PARTS:
+        np.testing.assert_array_equal(getattr(plain, part), getattr(found, part))
+
+
 @given(partitions(), st.integers(0, 20))
 def test_the_nodes_of_a_block_that_gain_most_move_first(problem, most):
     graph, labels, normalized = problem
     totals = folded(Tally(labels, normalized), graph).whole(int(labels.max()) + 1)
     rule = MoveRule(0.5, 1e-9, normalized)
     whole, some = (
-        folded(NodeMoveScan(labels, totals, rule, limit), graph, 99) for limit in (999, most)
+        NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, limit), graph, 99))
+        for limit in (999, most)
     )
     np.testing.assert_array_equal(some.links.toarray(), graph[some.rows])
     assert bool(len(some)) == bool(len(whole))
@@ -257,7 +349,7 @@ def test_compiled_loops_give_the_bytes_of_numpy_for_weights_that_round(problem, 
     def answers():
         between = Contraction(labels, totals.masses, normalized, 99).chunk(block)
         moved = labels.copy()
-        moves = NodeMoveScan(labels, totals, rule, 99, within).chunk(block)
+        moves = NodeMoves.joined(NodeMoveScan(labels, totals, rule, 99, within).chunk(block))
         return [
             *vars(Tally(labels, normalized).chunk(block).totals).values(),
             *best_moves(graph, 0, labels, totals, rule, within),

@@ -82,3 +82,15 @@ def test_the_arrays_that_are_given_stay():
     merge_path(graph, masses)
     assert graph.toarray().tolist() == np.ones((4, 4)).tolist()
     assert masses.tolist() == [4.0] * 4
+
+
+def test_clusters_without_links_take_no_memory_and_stay_as_they_are():
+    """Of (k, k) numbers, 10**5 clusters would take 160 GB."""
+    k = 10**5
+    pair = csr_array(([2.0, 1.0, 1.0], ([7, 7, 90_000], [7, 90_000, 7])), shape=(k, k))
+    found = merge_path(pair, np.full(k, 4.0))
+    assert found.pairs.tolist() == [[7, 90_000]]
+    assert found.gains.tolist() == [1.0 - (2 / 4 - 4 / 8)]
+    labels = found.labels(k, 1)
+    assert labels[90_000] == labels[7]
+    assert len(set(labels.tolist())) == k - 1

@@ -152,7 +152,8 @@ def evidence_of(
     """
     some = degrees.sample(GRAPH_NODES, stream(method.seed, Stream.RANDOM_GRAPHS))
     ratio = np.count_nonzero(degrees.links) / np.count_nonzero(some.links)
-    saved, evidence = found.parts.saving(penalty), 0.0
+    ratio /= found.scale
+    saved, evidence = found.parts.saving(penalty) / found.scale, 0.0
     drawn: list[float] = []
     for number in (FEWEST_GRAPHS, GRAPHS):
         jobs = [RandomGraphJob(method, each, penalty) for each in range(len(drawn), number)]

@@ -1,6 +1,7 @@
 """Merges, moves and splits of clusters of nodes, each by its exact gain."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import fsum
 from typing import NamedTuple, Self
 
@@ -9,7 +10,14 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import ALONE, GraphSummary, Tally, Totals, merge_partners
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    GraphSummary,
+    Tally,
+    Totals,
+    inner_sums,
+    merge_partners,
+)
 from dask_dpmeans.kernels.graph_contraction import (
     LARGEST_EXACT,
     Contraction,
@@ -33,7 +41,7 @@ MAX_LINKS = 2**25
 """Links between clusters that the coordinator has in memory."""
 MOVING_LINKS = 2**25
 """Links of the nodes that move in one round, which the coordinator has in memory."""
-MIN_LINKS = 2**3
+MIN_LINKS = 2**2
 """Links that it keeps for each cluster in any case.  Links left out would only add to the gain of
 merges."""
 EXACT_SUMS = 4
@@ -72,21 +80,47 @@ class Graph(NamedTuple):
         return cls(masses, links, exact)
 
 
-class Joint(NamedTuple):
+@dataclass(frozen=True)
+class Joint:
     """Clusters, g of them, that others became part of."""
 
     labels: IndexArray
     """(k,), the new number of each cluster."""
-    graph: csr_array
-    """(g, g), links between the new clusters."""
     masses: Float64Array
     """(g,)."""
+    finer: csr_array
+    """(m, m), links between the clusters before the last merges, ..."""
+    numbers: IndexArray
+    """... and the new number of each, (m,)."""
 
     @classmethod
-    def of(cls, labels: IndexArray, graph: csr_array, masses: Float64Array) -> Self:
-        """Return the new clusters of a graph, (k, k), and masses, (k,)."""
-        joint = contract_graph(graph, labels)
-        return cls(labels, joint, total(labels, masses, joint.shape[0]))
+    def of(cls, graph: csr_array, masses: Float64Array) -> Self:
+        """Return clusters, (k,), before any merge."""
+        alone = np.arange(len(masses))
+        return cls(alone, masses, graph, alone)
+
+    def join(self, numbers: IndexArray) -> Self:
+        """Return the clusters after merges that give them numbers, (g,)."""
+        k = int(numbers.max()) + 1
+        masses = total(numbers, self.masses, k)
+        return type(self)(numbers[self.labels], masses, self.graph, numbers)
+
+    @cached_property
+    def graph(self) -> csr_array:
+        """Links between the clusters, (g, g)."""
+        if len(self.masses) == len(self.numbers):
+            return self.finer
+        return contract_graph(self.finer, self.numbers)
+
+    @cached_property
+    def kept(self) -> Float64Array:
+        """Weights of links inside the clusters, (g,), as in `Totals`."""
+        _, inside = inner_sums(self.finer, 0, self.numbers.astype(np.int32))
+        return total(self.numbers, inside, len(self.masses))
+
+    def value(self, price: float) -> float:
+        """Return the objective up to a constant."""
+        return price * len(self.masses) - fsum(self.kept / self.masses)
 
 
 @dataclass
@@ -119,7 +153,8 @@ class Partitioner:
         k = int(labels.max()) + 1
         if self.within is not None:
             k = len(self.within)
-        totals = self.fold(Tally(labels, self.method.normalized), "tally").whole(k)
+        tally = Tally(labels, self.method.normalized, self.graph.exact)
+        totals = self.fold(tally, "tally").whole(k)
         return self.with_totals(labels, totals, births, deaths)
 
     def with_totals(
@@ -151,7 +186,8 @@ class Partitioner:
         """Return the graph between clusters, (k, k), of masses (k,), without too light links."""
         k = len(masses)
         most = k if self._whole else max(MIN_LINKS, MAX_LINKS // k)
-        reduction = Contraction(labels, masses, self.method.normalized, most)
+        any_blocks = self._whole and self.graph.exact
+        reduction = Contraction(labels, masses, self.method.normalized, most, any_blocks)
         found = self.fold(reduction, "contract").spread(np.arange(k))
         if most >= k:
             return symmetrize(found)
@@ -176,38 +212,34 @@ class Partitioner:
         if not (self._whole and self.graph.exact):
             return self.partition(labels, *counts), merged
         sizes = np.bincount(joint.labels, before.totals.sizes).astype(np.int64)
-        totals = Totals(joint.graph.diagonal(), joint.masses, sizes)
+        totals = Totals(joint.kept, joint.masses, sizes)
         return self.with_totals(labels, totals, *counts), merged
 
     def merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> Joint:
         """Return the clusters after merges."""
-        joint = Joint(np.arange(len(masses)), graph, masses)
+        joint = Joint.of(graph, masses)
         while len(joint.masses) > goal:
-            after = self._merge_once(joint.graph, joint.masses, len(joint.masses) - goal)
+            after = self._merge_once(joint, len(joint.masses) - goal)
             if after is None:
                 break
-            joint = after._replace(labels=after.labels[joint.labels])
+            joint = after
         return joint
 
-    def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> Joint | None:
+    def _merge_once(self, joint: Joint, most: int) -> Joint | None:
         """Return the clusters after at most `most` best merges; None if none gains."""
-        random = self.random()
+        random, graph, masses = self.random(), joint.graph, joint.masses
         partner, gains = merge_partners(graph, masses, self.price, int(random.integers(2**32)))
-        willing = np.flatnonzero(gains > self._least_gain(graph.diagonal() / masses))
+        willing = np.flatnonzero(gains > self._least_gain(joint.kept / masses))
         if not willing.size:
             return None
         pairs = mutual_partners(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
-            joint = Joint.of(join_stars(willing, partner, gains, most, random), graph, masses)
-            if self._value(joint.graph, joint.masses) < self._value(graph, masses):
-                return joint
+            stars = joint.join(join_stars(willing, partner, gains, most, random))
+            if stars.value(self.price) < joint.value(self.price):
+                return stars
         lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
         best = lower[np.argsort(-gains[lower], kind="stable")[:most]]
-        return Joint.of(join_pairs(best, partner), graph, masses)
-
-    def _value(self, graph: csr_array, masses: Float64Array) -> float:
-        """Return the objective of a graph between clusters, up to a constant."""
-        return self.price * len(masses) - fsum(graph.diagonal() / masses)
+        return joint.join(join_pairs(best, partner))
 
     def _least_gain(self, rates: Float64Array) -> float:
         """Return what a move must gain: more than the rounding of its own evaluation."""
@@ -241,10 +273,13 @@ class Partitioner:
 
     def _propose_moves(self, found: Partition) -> NodeMoves:
         """Return the nodes that would gain by moving alone: one pass."""
-        most = MOVING_LINKS // self.source.plan.n_blocks
-        clusters = found.labels, found.totals
-        reduction = NodeMoveScan(*clusters, self._rule(found.totals), most, self.within)
-        return self.fold(reduction, "move")
+        most, every = MOVING_LINKS // self.source.plan.n_blocks, self.graph.links <= MOVING_LINKS
+        if every:
+            most = MOVING_LINKS
+        rule = self._rule(found.totals)
+        scan = NodeMoveScan(found.labels, found.totals, rule, most, self.within, every)
+        runs = self.fold(scan, "move")
+        return NodeMoves.joined(runs)
 
     def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
         """Return the clusters after nodes have moved; their totals are sums of changes."""

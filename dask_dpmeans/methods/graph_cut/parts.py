@@ -15,7 +15,7 @@ from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Lab
 from dask_dpmeans.kernels.graph import GraphSummary
 from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, symmetrize
 from dask_dpmeans.kernels.labelings import count_label_pairs
-from dask_dpmeans.kernels.merge_path import Merges, merge_path
+from dask_dpmeans.kernels.merge_path import Merges, linked_to_others, merge_path
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.chooser import REFINED
@@ -190,19 +190,13 @@ def few_parts(partitioner: Partitioner, links: csr_array, masses: Float64Array) 
     found = np.arange(len(masses))
     price = 3 * max(1.0, float(np.abs(links.diagonal() / masses).max()))
     any_gains = replace(partitioner, price=price)
-    while (excess := count_linked(links) - MOST_PARTS) > 0:
+    while (excess := int(linked_to_others(links).sum()) - MOST_PARTS) > 0:
         goal = max(len(masses) - excess, len(masses) // 2)
         joint = any_gains.merge_all(links, masses, goal)
         if len(joint.masses) == len(masses):
             break
         found, links, masses = joint.labels[found], joint.graph, joint.masses
     return found
-
-
-def count_linked(links: csr_array) -> int:
-    """Return how many parts have links to others, of links between parts, (m, m)."""
-    rows = np.repeat(np.arange(links.shape[0]), np.diff(links.indptr))
-    return len(np.unique(rows[(rows != links.indices) & (links.data > 0)]))
 
 
 def convex_hull(levels: Sequence[Level]) -> list[Level]:

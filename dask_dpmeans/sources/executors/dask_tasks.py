@@ -1,6 +1,6 @@
 """`DaskTasks`: jobs as tasks of a Dask cluster, or of Dask's local scheduler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,6 +44,8 @@ FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""
 MOST_CARRIED = 2**28
 """Bytes of all copies of a job that travel in tasks, at most."""
+MOST_COPIES = 8
+"""Tasks that hold the job of a pass, at most, one on each worker as long as there are so many."""
 FEW = 2
 """Tasks a thread that Dask assigns at once; it assigns more as workers become free."""
 LOOK = 1.0
@@ -96,12 +98,13 @@ class DaskTasks:
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """Merge the answers of all pieces along the tree, in tasks that take eight answers each.
 
-        The last eight are merged here, so that no worker needs memory for all of a large answer.
+        The last eight, and all answers that grow, are merged here, so that no worker needs memory
+        for all of a large answer.
         """
         keys, count = Keys.of(name), count_rows(self.on_pass, name, job, pieces)
         shared, answers = self._graph(job, pieces, keys, count)
         merge, level = delayed(_merge, pure=False), 0
-        while len(answers) > FAN_IN:
+        while len(answers) > FAN_IN and not job.grows:
             level += 1
             starts = range(0, len(answers), FAN_IN)
             groups = [answers[start : start + FAN_IN] for start in starts]
@@ -110,7 +113,7 @@ class DaskTasks:
                 for number, group in enumerate(groups)
             ]
         with count:
-            last = self._compute(answers, count)
+            last = self._compute(answers, count, early=job.grows)
         with one_blas_thread():
             return job.merge(last)
 
@@ -165,16 +168,32 @@ class DaskTasks:
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
     ) -> tuple[Node, list[Delayed]]:
-        """Return the job and its tasks.
+        """Return the job and its tasks."""
+        shared = self._shared(job, len(pieces), keys)
+        tasks = [
+            self._task(shared[number % len(shared)], number, piece, keys, count)
+            for number, piece in enumerate(pieces)
+        ]
+        return shared[0], tasks
+
+    def _shared(self, job: Any, n_tasks: int, keys: Keys) -> list[Node]:
+        """Return a job as an argument of its tasks, in copies that these take in turn.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
-        that has the job; then the job travels in each task.
+        that has the job; then the job travels in each task.  It would send 20 tasks with a job of
+        120 MB there too, so there are several of a large job.
         """
-        few = len(pieces) <= FEW * self.threads
-        if few and self.client is not None:
-            few = len(pieces) * len(dumps(job)) <= MOST_CARRIED
-        shared = Literal(job) if few else delayed(job, name=keys("job"), traverse=False)
-        return shared, [self._task(shared, *each, keys, count) for each in enumerate(pieces)]
+        few = n_tasks <= FEW * self.threads
+        if self.client is None:
+            copies = 1
+        else:
+            size = len(dumps(job))
+            few = few and n_tasks * size <= MOST_CARRIED
+            copies = max(1, min(self.threads, MOST_COPIES, MOST_CARRIED // size))
+        if few:
+            return [Literal(job)]
+        names = [keys("job", number) for number in range(copies)]
+        return [delayed(job, name=name, traverse=False) for name in names]
 
     def _task(
         self,
@@ -191,21 +210,28 @@ class DaskTasks:
         told, bounds = self._told(count, number), (blocks.start, blocks.stop)
         return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
 
-    def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
+    def _compute(self, tasks: list[Delayed], count: Count, early: bool = False) -> list[Any]:
+        """Return the answers of tasks; `early`: workers keep none until all are there."""
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
             if self.client is None:
                 look = Callback(posttask=lambda *_: count.look())
                 with one_blas_thread(), count.wanted.inside(), look:
                     return list(compute(*tasks, num_workers=self.threads))
-            return self._compute_on(self.client, tasks, count)
+            return self._compute_on(self.client, tasks, count, early)
 
-    def _compute_on(self, client: Client, tasks: list[Delayed], count: Count) -> list[Any]:
+    def _compute_on(
+        self, client: Client, tasks: list[Delayed], count: Count, early: bool
+    ) -> list[Any]:
         if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
             client.subscribe_topic(topic_of(client), count.hear)
         futures = client.compute(tasks)
         try:
-            self._wait(client, futures, count)
-            return list(client.gather(futures))
+            left, found = dict(enumerate(futures)), dict[int, Any]()
+            for done in self._wait(client, left, count):
+                if early:
+                    found |= _taken(client, left, done)
+            found |= _taken(client, left, list(left))
+            return [found[number] for number in range(len(tasks))]
         except (CancelledError, CommClosedError, OSError) as error:
             of_task = any(future.status == "error" for future in futures)
             if error is count.failure or of_task:
@@ -222,19 +248,36 @@ class DaskTasks:
                 client.cancel(futures, force=True)
             raise
 
-    def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
-        """Wait until all tasks are done or one has failed, or until no worker has come in time."""
+    def _wait(
+        self, client: Client, futures: Mapping[int, "Future[Any]"], count: Count
+    ) -> Iterator[list[int]]:
+        """Wait until all tasks are done or one has failed, or until no worker has come in time.
+
+        Yield the numbers of tasks that are done in the meantime; these may leave `futures`.
+        """
         seen = monotonic()
-        while any(future.status == "pending" for future in futures):
+        while any(future.status == "pending" for future in futures.values()):
             with client.as_current(), suppress(TimeoutError):
-                wait_for(futures, timeout=LOOK)
+                wait_for(list(futures.values()), timeout=LOOK)
             count.look()
-            if any(future.status in ("error", "cancelled", "lost") for future in futures):
+            if any(each.status in ("error", "cancelled", "lost") for each in futures.values()):
                 return
+            yield [number for number, each in futures.items() if each.status == "finished"]
             if self.monitor.look(client, begun=bool(count.ended or count.fits)):
                 seen = monotonic()
             elif monotonic() > seen + self.worker_timeout:
                 raise ClusterLostError(_waited_message(client, self.worker_timeout))
+
+
+def _taken(
+    client: Client, futures: dict[int, "Future[Any]"], numbers: Sequence[int]
+) -> dict[int, Any]:
+    """Return answers of tasks, and take these out of `futures`: workers then forget the answers."""
+    some = [futures[number] for number in numbers]
+    answers = dict(zip(numbers, client.gather(some), strict=True))
+    for number in numbers:  # at once, and not when Python next collects garbage
+        futures.pop(number).release()
+    return answers
 
 
 class TaskReport:

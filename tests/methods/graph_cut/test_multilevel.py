@@ -17,7 +17,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.graph import ALONE
-from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoveScan
+from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan
 from dask_dpmeans.methods.graph_cut import partitioner, sweep
 from dask_dpmeans.methods.graph_cut.multilevel import Method
 from dask_dpmeans.methods.graph_cut.partitioner import Graph, Partitioner
@@ -115,7 +115,7 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     *_, last = iterate(source, method)
     totals = method.totals(source, last.state.labels, len(last.state.weights))
     rule = MoveRule(method.price, 1e-8, method.normalized)
-    found = source.fold(NodeMoveScan(last.state.labels, totals, rule, 99))
+    found = NodeMoves.joined(source.fold(NodeMoveScan(last.state.labels, totals, rule, 99)))
     assert not found.rows.size
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from dask.callbacks import Callback
 from dask.utils import key_split
+from distributed import Client, LocalCluster, get_worker
 from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -274,6 +275,68 @@ def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):
     monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.MOST_CARRIED", 10)
     shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)
     assert not isinstance(shared, Literal)
+
+
+@pytest.mark.parametrize(("most", "copies"), [(0, 1), (10**3, 3), (10**9, 3)])
+def test_a_large_job_is_held_by_several_workers(monkeypatch, most, copies):
+    """Dask sent 20 tasks to the only worker with a job of 120 MB."""
+    plan, job = Plan(40, 2, 1), FoldJob(Nested(), FLOAT64, 2)
+    monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.MOST_CARRIED", most)
+    executor = DaskTasks(object(), 3)
+    pieces = pieces_of(executor, plan, range(20))
+    _, tasks = executor._graph(job, pieces, Keys("scan", "abc"), QUIET)
+    jobs = [name for task in tasks for name in task.dask.layers if "job" in name]
+    assert len(set(jobs)) == copies
+    assert max(map(jobs.count, jobs)) == -(-20 // copies)
+
+
+class Growing(Nested):
+    """A reduction whose answers workers do not merge."""
+
+    grows = True
+
+
+def test_answers_that_grow_are_merged_in_order_where_they_are_wanted():
+    executor, plan, ran = DaskTasks(None, 2), Plan(40, 1, 1), []
+    pieces = pieces_of(executor, plan, range(40))
+    expected = executor.fold(FoldJob(Nested(), FLOAT64, 1), pieces, "test")
+    with Callback(pretask=lambda key, *_: ran.append(str(key))):
+        assert executor.fold(FoldJob(Growing(), FLOAT64, 1), pieces, "test") == expected
+    assert len([key for key in ran if "dpmeans-test-" in key and "-job" not in key]) == 40
+
+
+HELD: list[int] = []
+"""The answers that the worker had when each block of `Slow` began."""
+
+
+class Slow(Growing):
+    """A reduction that takes a while on a worker of this process."""
+
+    def chunk(self, block):
+        states = list(get_worker().state.tasks.values())
+        HELD.append(sum(each.state == "memory" and "shard" in each.key for each in states))
+        sleep(0.1)
+        return super().chunk(block)
+
+
+def test_a_worker_keeps_none_of_the_answers_that_grow_until_the_last_is_there(monkeypatch):
+    monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.LOOK", 0.05)
+    HELD.clear()
+    plan = Plan(30, 1, 1)
+    expected = Threads(1).fold(
+        FoldJob(Nested(), FLOAT64, 1), pieces_of(Threads(1), plan, range(30)), "test"
+    )
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        executor = DaskTasks(client, 1)
+        pieces = pieces_of(executor, plan, range(30))
+        assert executor.fold(FoldJob(Slow(), FLOAT64, 1), pieces, "test") == expected
+    assert len(HELD) == 30
+    assert max(HELD) < 15
 
 
 class Interrupting(Nested):

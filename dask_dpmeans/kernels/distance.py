@@ -90,6 +90,18 @@ class Centers:
             return False
         return len(rows) >= LEAST_ROWS or "tree" in vars(self)
 
+    def ranks_all(self, rows: Rows) -> bool:
+        """Return whether a ranking of all centers is the fastest search for rows, (n, d)."""
+        (k, d), known = self.values.shape, vars(self)
+        if self.divergence is not None or is_narrow(self.values, NOTHING, 2):
+            return False
+        if k >= LEAST_TURNED and d >= LEAST_COLUMNS:
+            return False
+        if "ranked_all" not in known:
+            known["ranked_all"] = not self.searchable(rows) or not self.tree.pays(rows)
+        ranked_all: bool = known["ranked_all"]
+        return ranked_all
+
     @cached_property
     def tree(self) -> CenterTree:
         """A tree of the centers, built once in each process."""
@@ -196,24 +208,32 @@ def nearest_squared(
 
 
 def nearest_two(
-    rows: Rows, centers: Centers, scratch: Scratch | None = None
+    rows: Rows, centers: Centers, scratch: Scratch | None = None, gaps: Float64Array = NOTHING
 ) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of the two nearest of k >= 2 centers of each row, (n,) and (n,).
 
-    The lower number is first among equals.  Parameters are as in `nearest`.
+    The lower number is first among equals.  Parameters are as in `nearest`.  `gaps`, (n,) zeros,
+    are raised to lower bounds of how much farther the third nearest center is than the second, in
+    squared distances, where a ranking by compiled loops tells.
     """
     if centers.divergence is not None and rows.shape[0] and not centers.ranked:
         return centers.divergence.nearest_two(rows, centers.values)
-    labels, seconds = _rank(rows, centers, scratch, 2, np.empty(0))
+    labels, seconds = _rank(rows, centers, scratch, 2, NOTHING, gaps)
     return labels, seconds
 
 
 def _rank(
-    rows: Rows, centers: Centers, scratch: Scratch | None, count: int, squared: Float64Array
+    rows: Rows,
+    centers: Centers,
+    scratch: Scratch | None,
+    count: int,
+    squared: Float64Array,
+    gaps: Float64Array = NOTHING,
 ) -> IndexArray:
     """Return the `count` nearest centers of each row, (count, n).
 
-    Fill `squared`, (n,), with squared distances to the nearest unless it is empty.
+    Fill `squared`, (n,), with squared distances to the nearest unless it is empty; `gaps` are as in
+    `nearest_two`.
     """
     scratch = scratch or Scratch()
     if issparse(rows):
@@ -228,10 +248,10 @@ def _rank(
         if found is not None:
             return found
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
-    labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
+    labels, unsure = rank(rows, centers, centers.single, scratch, count, squared, gaps)
     if unsure.size:
-        doubles = rows[unsure].astype(np.float64)
-        labels[:, unsure], _ = rank(doubles, centers, centers.double, scratch, count, np.empty(0))
+        doubles, none = rows[unsure].astype(np.float64), (NOTHING, NOTHING)
+        labels[:, unsure], _ = rank(doubles, centers, centers.double, scratch, count, *none)
         if squared.size:
             squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
@@ -265,6 +285,7 @@ def _rank_compiled(
     scratch: Scratch,
     count: int,
     squared: Float64Array,
+    gaps: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
     """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
@@ -279,7 +300,7 @@ def _rank_compiled(
     if count == 1:
         distance_compiled.nearest_compiled(*given, labels[0], sure, squared)
     else:
-        distance_compiled.nearest_two_compiled(*given, labels[0], labels[1], sure)
+        distance_compiled.nearest_two_compiled(*given, labels[0], labels[1], sure, gaps)
     return labels, np.flatnonzero(~sure)
 
 
@@ -296,6 +317,7 @@ def _rank_tiles(
     scratch: Scratch,
     count: int,
     squared: Float64Array,
+    _: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
     """Return the `count` nearest centers of each row, (count, n), and the rows left in doubt.
 

@@ -351,7 +351,7 @@ def nearest_two_compiled(
 ) -> None:
     """Fill in the nearest and the second nearest center of each row, (n,); see `nearest_compiled`.
 
-    `gaps`, (n,) unless empty, are those of `distance.nearest_two`.
+    `gaps`, (n,) unless empty, mean what they mean in `distance.nearest_two`.
     """
     bounds, most_candidates = ranking[3], ranking[4]
     left, bits, _ = memory

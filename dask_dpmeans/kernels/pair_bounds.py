@@ -50,13 +50,13 @@ class PairBounds:
     """Number of next passes without bounds."""
 
     def nearest_two(self, rows: Rows, centers: Centers, scratch: Scratch) -> PairsOfCosts:
-        """Return the two nearest centers of rows, (n, d), which are those of the last pass."""
+        """Return the two nearest centers of the rows, (n, d), the same rows in each pass."""
         n = len(rows)
         labels, seconds = scratch.array("pairs", (2, n), np.intp)
         near, far, lower = scratch.array("of pairs", (3, n), np.float64)
         found = labels, seconds, near, far, lower
         unsure: IndexArray | None = None
-        if self.pairs is not None and not self.rest:
+        if self.pairs is not None and self.centers is not None and not self.rest:
             moves = _moves(self.centers, centers, CALM * self.radius)
             if len(moves[1]) <= MOST_FAR * len(centers):
                 unsure = np.flatnonzero(

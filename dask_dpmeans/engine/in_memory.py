@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
@@ -37,6 +38,10 @@ class InMemoryRows:
     """(d,), by which the columns were divided before; None if they were not."""
     check: Callable[[], None] = field(default=go_on, compare=False, repr=False)
     """Called before each block; raises if nobody waits for the answer any more."""
+    memories: dict[tuple[int, int, bool], dict[str, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """State that kernels keep of the blocks, for each thread; it does not travel with the rows."""
     checkpoints: CheckpointStore | None = field(default=None, compare=False, repr=False)
     """Where fits of these rows save their states; None to save nothing."""
 
@@ -91,4 +96,9 @@ class InMemoryRows:
         rows, weights = self.rows[part], self.weights
         if weights is not None:
             weights = weights[part]
-        return Block(start, rows if csr else dense(rows), weights, scratch)
+        key = get_ident(), number, csr
+        memory: dict[str, Any] = self.memories.setdefault(key, {})
+        return Block(start, rows if csr else dense(rows), weights, scratch, memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"memories": {}}

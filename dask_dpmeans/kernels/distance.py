@@ -97,6 +97,19 @@ class Centers:
             return False
         return "tree" in vars(self) or (len(rows) >= LEAST_ROWS and tree_pays(rows, work))
 
+    def ranks_all(self, rows: Rows) -> bool:
+        """Return whether a ranking of all centers is the fastest search for rows, (n, d)."""
+        (k, d), known = self.values.shape, vars(self)
+        if self.divergence is not None or is_narrow(self.values, NOTHING, 2):
+            return False
+        if k >= LEAST_TURNED and d >= LEAST_COLUMNS:
+            return False
+        if "ranked_all" not in known:
+            searchable = self.searchable(rows, _work(rows, self.values))
+            known["ranked_all"] = not searchable or not self.tree.pays(rows)
+        ranked_all: bool = known["ranked_all"]
+        return ranked_all
+
     @cached_property
     def tree(self) -> CenterTree:
         """A tree of the centers, built once in each process."""
@@ -204,24 +217,32 @@ def nearest_squared(
 
 
 def nearest_two(
-    rows: Rows, centers: Centers, scratch: Scratch | None = None
+    rows: Rows, centers: Centers, scratch: Scratch | None = None, gaps: Float64Array = NOTHING
 ) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of the two nearest of k >= 2 centers of each row, (n,) and (n,).
 
-    The lower number is first among equals.  Parameters are as in `nearest`.
+    The lower number is first among equals.  Parameters are as in `nearest`.  `gaps`, (n,) zeros,
+    are raised to lower bounds of how much farther the third nearest center is than the second, in
+    squared distances, where a ranking by compiled loops tells.
     """
     if centers.divergence is not None and rows.shape[0] and not centers.ranked:
         return centers.divergence.nearest_two(rows, centers.values)
-    labels, seconds = _rank(rows, centers, scratch, 2, np.empty(0))
+    labels, seconds = _rank(rows, centers, scratch, 2, NOTHING, gaps)
     return labels, seconds
 
 
 def _rank(
-    rows: Rows, centers: Centers, scratch: Scratch | None, count: int, squared: Float64Array
+    rows: Rows,
+    centers: Centers,
+    scratch: Scratch | None,
+    count: int,
+    squared: Float64Array,
+    gaps: Float64Array = NOTHING,
 ) -> IndexArray:
     """Return the `count` nearest centers of each row, (count, n).
 
-    Fill `squared`, (n,), with squared distances to the nearest unless it is empty.
+    Fill `squared`, (n,), with squared distances to the nearest unless it is empty; `gaps` are as in
+    `nearest_two`.
     """
     scratch = scratch or Scratch()
     if issparse(rows):
@@ -235,12 +256,11 @@ def _rank(
         found = _without_ranking(rows, centers, count, squared)
         if found is not None:
             return found
-    labels, unsure = _rank_by(centers.single, rows, centers, scratch, count, squared)
+    labels, unsure = _rank_by(centers.single, rows, centers, scratch, count, squared, gaps)
     if unsure.size:
         doubles = rows[unsure].astype(np.float64)
-        labels[:, unsure], _ = _rank_by(
-            centers.double, doubles, centers, scratch, count, np.empty(0)
-        )
+        given = doubles, centers, scratch, count, NOTHING, NOTHING
+        labels[:, unsure], _ = _rank_by(centers.double, *given)
         if squared.size:
             squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
@@ -282,10 +302,11 @@ def _rank_by(
     scratch: Scratch,
     count: int,
     squared: Float64Array,
+    gaps: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
-    """As `_rank_tiles`, by compiled loops if these pay."""
+    """As `_rank_tiles`, by compiled loops if these pay; `gaps` are as in `nearest_two`."""
     if numba_support.AVAILABLE:
-        ranked = _rank_compiled(rows, centers, ranking, scratch, count, squared)
+        ranked = _rank_compiled(rows, centers, ranking, scratch, count, squared, gaps)
         if ranked is not None:
             return ranked
     return _rank_tiles(rows, centers, ranking, scratch, count, squared)
@@ -298,6 +319,7 @@ def _rank_compiled(
     scratch: Scratch,
     count: int,
     squared: Float64Array,
+    gaps: Float64Array,
 ) -> tuple[IndexArray, IndexArray] | None:
     """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache.
 
@@ -312,7 +334,7 @@ def _rank_compiled(
         integer = np.int64
     memory = left, left.reshape(-1).view(integer), scores.reshape(-1)
     loop: Callable[..., None] = distance_compiled.nearest_two_compiled
-    answers: tuple[Any, ...] = labels[0], labels[-1], sure
+    answers: tuple[Any, ...] = labels[0], labels[-1], sure, gaps
     if count == 1:
         loop, answers = distance_compiled.nearest_compiled, (labels[0], sure, squared)
     given = rows, *centers.definition, ranking.parts, memory, *answers

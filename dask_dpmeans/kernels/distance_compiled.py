@@ -347,8 +347,12 @@ def nearest_two_compiled(
     labels: IndexArray,
     seconds: IndexArray,
     sure: BoolArray,
+    gaps: Float64Array,
 ) -> None:
-    """Fill in the nearest and the second nearest center of each row, (n,); see `nearest_compiled`."""
+    """Fill in the nearest and the second nearest center of each row, (n,); see `nearest_compiled`.
+
+    `gaps`, (n,) unless empty, mean what they mean in `distance.nearest_two`.
+    """
     bounds, most_candidates = ranking[3], ranking[4]
     left, bits, _ = memory
     (n, d), height, dtype = rows.shape, len(left), left.dtype
@@ -362,6 +366,7 @@ def nearest_two_compiled(
         for i in range(len(shifted)):
             label, other, known = place[i], next_place[i], True
             gap, next_gap = best[i] - next_best[i], next_best[i] - last[i]
+            doubt = most_doubt
             if not (gap > most_doubt and next_gap > most_doubt):
                 doubt = _doubt(np.sqrt(_squared_norm(shifted[i], d)), bounds)
                 if not (gap > doubt and next_gap > doubt):
@@ -371,6 +376,8 @@ def nearest_two_compiled(
                         row, values = rows[start + i], columns[:, i]
                         label, other = _nearest_two_among(row, centers, constants, values, floor)
             labels[start + i], seconds[start + i], sure[start + i] = label, other, known
+            if gaps.size and next_gap > doubt:
+                gaps[start + i] = 2 * (np.float64(next_best[i]) - np.float64(last[i]) - doubt)
 
 
 @compile_loop

@@ -103,7 +103,7 @@ class HamerlyBounds:
             if unsure.size <= MOST_UNSURE * n:
                 self.failures = 0
             self.rest = 2**self.failures - 1
-        self.bounds = labels.astype(np.int32), _rounded_down(lower)
+        self.bounds = labels.astype(np.int32), rounded_down(lower)
         return labels, squared
 
 
@@ -136,7 +136,7 @@ def _distances_to_some(centers: Float64Array, which: IndexArray) -> Float64Array
     return np.sqrt(squared)
 
 
-def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:
+def rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:
     """Return values, (n,), rounded down to float32; 0 for values below `LEAST_BOUND`."""
     single = np.minimum(values, np.finfo(np.float32).max).astype(np.float32)
     single *= np.float32(1 - 2.0**-22)

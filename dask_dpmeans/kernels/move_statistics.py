@@ -17,11 +17,19 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import propose
 from dask_dpmeans.kernels.births import Proposals, merge_openers
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
+from dask_dpmeans.kernels.distance import NOTHING, Centers, costs, nearest_two
+from dask_dpmeans.kernels.keyed_sums import union_positions
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments, total
 from dask_dpmeans.kernels.numba_support import compile_loop, pays
 from dask_dpmeans.kernels.outliers import Candidates, OutlierStatistics
+from dask_dpmeans.kernels.pair_bounds import (
+    PairBounds,
+    PairsOfCosts,
+    bounds_pay,
+    distances_to_pairs,
+)
 
+NUMBERS = np.empty(0, np.intp)
 DENSE = 8
 """Pairs of clusters for each row, up to which summing over all pairs is faster than sorting."""
 NOBODY = np.empty(0, np.int64)
@@ -37,8 +45,11 @@ class Transfers:
     """(m,), the rise for the rows of this pair, in squared units of the rows times weight."""
 
     def __add__(self, other: "Transfers") -> "Transfers":
-        pairs = np.concatenate([self.pairs, other.pairs])
-        return _sum_by_pair(pairs, np.concatenate([self.losses, other.losses]))
+        pairs, own, others = union_positions(self.pairs, other.pairs)
+        losses = np.zeros(len(pairs))
+        losses[own] = self.losses
+        losses[others] += other.losses
+        return Transfers(pairs, losses)
 
 
 @dataclass(frozen=True)
@@ -73,11 +84,11 @@ class MoveScan:
 
     def chunk(self, block: Block) -> MoveStatistics:
         """Return the statistics of one block."""
-        labels, seconds = two_nearest(block, self.centers)
         divergence = self.centers.divergence
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
+        pairs = nearest_pairs(block, self.centers)
         squared, halves, inertias, transfers, (outliers, departures) = _measure(
-            block, self.centers, children, labels, seconds
+            block, self.centers, children, pairs
         )
         found = halves, inertias, transfers
         if not math.isfinite(self.centers.most):
@@ -116,6 +127,23 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     return only, only
 
 
+def nearest_pairs(block: Block, centers: Centers) -> PairsOfCosts:
+    """Return the two nearest centers, (height,) each, and what the rows cost there, (height,) each."""
+    rows, kinds = block.rows, (NUMBERS, NUMBERS, NOTHING, NOTHING)
+    compiled = centers.divergence is None and not issparse(rows)
+    compiled = compiled and pays(distances_to_pairs, (rows, centers.values, *kinds), 4 * rows.size)
+    if compiled and block.memory is not None and bounds_pay(rows, centers):
+        bounds: PairBounds = block.memory.setdefault("pairs", PairBounds())
+        return bounds.nearest_two(rows, centers, block.scratch)
+    labels, seconds = two_nearest(block, centers)
+    if not compiled:
+        near, far = (costs(rows, centers, each, block.scratch) for each in (labels, seconds))
+        return labels, seconds, near, far
+    near, far = block.scratch.array("of pairs", (2, len(labels)), np.float64)
+    distances_to_pairs(rows, centers.values, labels, seconds, near, far)
+    return labels, seconds, near, far
+
+
 Measured = tuple[
     Float64Array, Moments, Float64Array, Transfers, tuple[IndexArray | Int64Array, Float64Array]
 ]
@@ -123,17 +151,14 @@ Measured = tuple[
 outliers, (l,), and departures of `OutlierStatistics`."""
 
 
-def _measure(
-    block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
-) -> Measured:
+def _measure(block: Block, centers: Centers, children: Centers, pairs: PairsOfCosts) -> Measured:
     """Return the statistics of rows whose two nearest centers are known."""
     if numba_support.AVAILABLE and centers.ranked and not issparse(block.rows):
-        measured = _measure_compiled(block, centers, children, labels, seconds)
+        measured = _measure_compiled(block, centers, children, pairs)
         if measured is not None:
             return measured
+    labels, seconds, squared, far = pairs
     k, rows, scratch = len(centers), block.rows, block.scratch
-    squared = costs(rows, centers, labels, scratch)
-    far = costs(rows, centers, seconds, scratch)
     losses = far - squared
     first = costs(rows, children, 2 * labels, scratch)
     second = costs(rows, children, 2 * labels + 1, scratch)
@@ -142,12 +167,10 @@ def _measure(
     errors = squared
     if block.weights is not None:
         errors, losses = block.weights * errors, block.weights * losses
-    pairs = labels.astype(np.int64) * k + seconds
+    numbers = labels.astype(np.int64) * k + seconds
     if not math.isfinite(centers.most):
-        halves, transfers = (
-            cluster_moments(block, places, nearer, 2 * k),
-            _sum_by_pair(pairs, losses),
-        )
+        halves = cluster_moments(block, places, nearer, 2 * k)
+        transfers = _sum_by_pair(numbers, losses)
         return squared, halves, total(labels, errors, k), transfers, (NOBODY, np.zeros(k))
     inside, near = squared <= centers.most, far <= centers.most
     halves = cluster_moments(block, np.where(inside, places, 2 * k), nearer, 2 * k + 1)
@@ -157,39 +180,42 @@ def _measure(
         squared,
         halves.keep(np.arange(2 * k)),
         total(labels[inside], errors[inside], k),
-        _sum_by_pair(pairs[moving], losses[moving]),
+        _sum_by_pair(numbers[moving], losses[moving]),
         (np.flatnonzero(~inside), total(labels[parting], rises, k)),
     )
 
 
 def _measure_compiled(
-    block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
+    block: Block, centers: Centers, children: Centers, pairs: PairsOfCosts
 ) -> Measured | None:
     """As `_measure`, by a compiled loop, which sums the transfers if there are few pairs.
 
     None if the loop does not pay.
     """
+    labels, seconds, near, _ = pairs
     n, (k, d) = len(labels), centers.values.shape
-    squared, losses, inertias, departures = np.empty(n), np.empty(n), np.zeros(k), np.zeros(k)
+    losses = block.scratch.array("losses", (n,), np.float64)
+    inertias, departures = np.zeros((2, k))
     halves = Moments.none(2 * k, d)
     dense = k * k <= DENSE * n
-    pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
-    points = (*centers.definition,), (*children.definition,), labels, seconds
-    moving, outliers = np.ones(n, np.bool_), np.empty(n, np.int64)
-    found = squared, losses, halves.parts, inertias, pairs, (moving, departures, outliers)
-    given = block.rows, block.row_weights(), points, centers.most, found
+    sums = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
+    moving = block.scratch.array("moving", (n,), np.bool_)
+    outliers = block.scratch.array("outliers", (n,), np.int64)
+    found = losses, halves.parts, inertias, sums, (moving, departures, outliers)
+    weights = NOTHING if block.weights is None else block.weights
+    given = block.rows, weights, pairs, (*children.definition,), centers.most, found
     if not pays(_add_rows, given, n * (200 + 8 * d)):
         return None
     count = _add_rows(*given)
     if dense:
-        present = np.flatnonzero(pairs[0]).astype(np.int64)
-        transfers = Transfers(present, pairs[1][present])
+        present = np.flatnonzero(sums[0]).astype(np.int64)
+        transfers = Transfers(present, sums[1][present])
     else:
-        all_pairs = labels.astype(np.int64) * k + seconds
+        numbers = labels.astype(np.int64) * k + seconds
         if not moving.all():
-            all_pairs, losses = all_pairs[moving], losses[moving]
-        transfers = _sum_by_pair(all_pairs, losses)
-    return squared, halves, inertias, transfers, (outliers[:count], departures)
+            numbers, losses = numbers[moving], losses[moving]
+        transfers = _sum_by_pair(numbers, losses)
+    return near, halves, inertias, transfers, (outliers[:count].copy(), departures)
 
 
 def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
@@ -198,37 +224,27 @@ def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
     return Transfers(distinct, total(ranks, losses, len(distinct)))
 
 
-Points = tuple[
-    tuple[Float64Array, Float64Array], tuple[Float64Array, Float64Array], IndexArray, IndexArray
-]
-"""Arguments of compiled loops: see `_add_rows`."""
-
-
 @compile_loop
 def _linear_costs(
-    row: Rows, points: Points, label: int, other: int
-) -> tuple[float, float, float, float]:
-    """Return linear costs of a row, (d,), at two centers and at both children of the first."""
-    (centers, constants), (children, child_constants), _, _ = points
-    near, far = constants[label], constants[other]
-    left, right = child_constants[2 * label], child_constants[2 * label + 1]
+    row: Rows, children: Float64Array, constants: Float64Array, label: int
+) -> tuple[float, float]:
+    """Return linear costs of a row, (d,), at both children of a center."""
+    left, right = constants[2 * label], constants[2 * label + 1]
     for j in range(len(row)):
         value = np.float64(row[j])
-        near += value * centers[label, j]
-        far += value * centers[other, j]
         left += value * children[2 * label, j]
         right += value * children[2 * label + 1, j]
-    return max(near, 0.0), max(far, 0.0), max(left, 0.0), max(right, 0.0)
+    return max(left, 0.0), max(right, 0.0)
 
 
 @compile_loop
 def _add_rows(
     rows: Rows,
     weights: Float64Array,
-    points: Points,
+    pairs: PairsOfCosts,
+    children: tuple[Float64Array, Float64Array],
     most: float,
     found: tuple[
-        Float64Array,
         Float64Array,
         MomentParts,
         Float64Array,
@@ -238,49 +254,47 @@ def _add_rows(
 ) -> int:
     """Fill in all statistics of rows, (n, d); sums start from 0.  Return the number of outliers.
 
-    `points` are centers, (k, d), and children, (2k, d), each with the constants of linear costs or
-    none, and the numbers of the two nearest centers, (n,).  `found` are costs at the nearest, (n,),
-    losses at the second, (n,), halves about the children, errors about the centers, (k,), and, of
-    pairs of both centers, (k * k,) unless empty, whether rows have them, and the sums of their
-    losses.  Then whether rows, (n,), are no outliers and have a second center that costs at most
-    `most`, and, of those that have none, the sums of what they cost more as outliers, (k,); then
-    places of outliers, (n,).
+    `children` are (2k, d), with the constants of linear costs or none; empty weights mean 1.
+    `found` are losses at the second centers, (n,), halves about the children, errors about the
+    centers, (k,), and, of pairs of both centers, (k * k,) unless empty, whether rows have them, and
+    the sums of their losses.  Then whether rows, (n,), are no outliers and have a second center
+    that costs at most `most`, and, of those that have none, the sums of what they cost more as
+    outliers, (k,); then places of outliers, (n,).
     """
-    (centers, constants), (children, _), labels, seconds = points
+    (points, constants), (labels, seconds, near, far) = children, pairs
     linear = constants.size > 0
-    squared, losses, (counts, totals, sums, errors), inertias, (present, lost), parting = found
+    losses, (counts, totals, sums, errors), inertias, (present, lost), parting = found
     (moving, departures, outliers), count = parting, 0
     n, d = rows.shape
     for i in range(n):
-        label, other, weight = labels[i], seconds[i], weights[i]
-        near = far = left = right = 0.0
+        label, weight = labels[i], 1.0
+        if weights.size:
+            weight = weights[i]
+        left = right = 0.0
         if linear:
-            near, far, left, right = _linear_costs(rows[i], points, label, other)
+            left, right = _linear_costs(rows[i], points, constants, label)
         else:
+            first, second = np.uint32(2 * label), np.uint32(2 * label + 1)
             for j in range(d):
                 value = np.float64(rows[i, j])
-                from_near, from_far = value - centers[label, j], value - centers[other, j]
-                from_left = value - children[2 * label, j]
-                from_right = value - children[2 * label + 1, j]
-                near += from_near * from_near
-                far += from_far * from_far
+                from_left, from_right = value - points[first, j], value - points[second, j]
                 left += from_left * from_left
                 right += from_right * from_right
         half = 2 * label + (right < left)
-        squared[i], losses[i] = near, weight * (far - near)
-        if near > most:
+        losses[i], moving[i] = weight * (far[i] - near[i]), True
+        if near[i] > most:
             moving[i] = False
             outliers[count] = i
             count += 1
             continue
-        if far > most:
+        if far[i] > most:
             moving[i] = False
-            departures[label] += weight * (most - near)
+            departures[label] += weight * (most - near[i])
         elif present.size:
-            pair = label * len(centers) + other
+            pair = label * len(inertias) + seconds[i]
             present[pair] = True
             lost[pair] += losses[i]
-        inertias[label] += weight * near
+        inertias[label] += weight * near[i]
         counts[half] += 1
         totals[half] += weight
         errors[half] += weight * (right if right < left else left)

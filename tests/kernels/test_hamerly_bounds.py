@@ -92,7 +92,7 @@ def ranked_rows(monkeypatch):
 @given(st.lists(st.floats(0, allow_nan=False, allow_infinity=True), min_size=1))
 def test_bounds_are_kept_in_float32_never_above_and_hardly_below_what_they_were(values):
     values = np.array(values)
-    kept = hamerly_bounds._rounded_down(values)
+    kept = hamerly_bounds.rounded_down(values)
     assert kept.dtype == np.float32
     assert (kept <= values).all()
     ordinary = (values > 2 * hamerly_bounds.LEAST_BOUND) & (values < 1e38)

@@ -27,6 +27,15 @@ from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.outliers import AmongOutliers
 
+OVERSHOOT = 0.5
+"""How far centers go beyond their means if there is no move, as a share of the way to them.
+
+With a share b, rows that stay leave b^2 of the squared error that means would save, so that J falls
+for b < 1, and the next pass gains more where rows leave: of searches of mnist10 at penalty 1000,
+passes took 0.8 of the time, at J within .01 % on average.
+"""
+OVERSHOOT_ABOVE = 1e-5
+"""Least share of the squared error that means must save for centers to go beyond them."""
 ROUNDING = 1e-9
 """Least gain of a move, as a share of the price of a cluster: more than its rounding."""
 
@@ -251,12 +260,13 @@ def deletions(
     A delete must gain more than `least` by its loss, (k,); the least loss comes first.  One cluster
     always stays.
     """
-    k = found.k
+    k, alive = found.k, found.alive
+    deleted, receiving = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
+    if not losses.min() < found.saved(alive) - least:  # as in most passes
+        return deleted, receiving
     givers, takers = found.receivers
     starts = np.searchsorted(givers, np.arange(k + 1))
     gone = found.weights <= 0
-    deleted, receiving = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
-    alive = found.alive
     left = min(most, alive - 1)
     for cluster in np.argsort(losses, kind="stable"):
         if left <= 0 or not losses[cluster] < found.saved(alive) - least:
@@ -280,9 +290,12 @@ def merges(found: Findings, busy: BoolArray, least: float, alive: int) -> IndexA
         return nobody
     other = found.divergence.partners(found.masses[free], found.means[free], found.saved(alive))
     own = np.arange(len(free))
-    keys = np.unique(free[np.minimum(own, other)] * found.k + free[np.maximum(own, other)])
-    pairs = np.column_stack(np.divmod(keys, found.k))
+    pairs = free[np.stack([np.minimum(own, other), np.maximum(own, other)], axis=1)]
     rises = merge_rises(found, pairs)
+    if found.saved(alive) - rises.min() <= least:  # as in most passes
+        return nobody
+    pairs, places = np.unique(pairs, axis=0, return_index=True)
+    rises = rises[places]
     taken, chosen = np.zeros(found.k, np.bool_), list[IndexArray]()
     for place in np.argsort(rises - found.saved(alive), kind="stable"):
         if found.saved(alive - len(chosen)) - rises[place] <= least:
@@ -301,6 +314,8 @@ def merge_rises(found: Findings, pairs: IndexArray) -> Float64Array:
 def splits(found: Findings, busy: BoolArray, alive: int) -> BoolArray:
     """Return the clusters, (k,), not busy, (k,), whose splits gain beside `alive` clusters."""
     split = np.zeros(found.k, np.bool_)
+    if not found.savings.max() > found.price.threshold(alive) + found.least:  # as in most passes
+        return split
     for cluster in np.argsort(-found.savings, kind="stable"):
         if not found.savings[cluster] > found.price.threshold(alive) + found.least:
             break
@@ -335,14 +350,14 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
 def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> Placement:
     """Return the k centers, their children and the candidates of the next pass.
 
-    Clusters go to their means.  Receivers of the rows of a deleted cluster keep their centers, since
-    the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
-    lower number.  The first half of a split cluster keeps its number, the second comes last, and
-    then clusters out of outliers.
+    Clusters go to their means, or beyond them if there is no move.  Receivers of the rows of a
+    deleted cluster keep their centers, since the bound of its loss holds for these.  Clusters keep
+    their order.  A merged pair keeps the lower number.  The first half of a split cluster keeps its
+    number, the second comes last, and then clusters out of outliers.
     """
     children = next_children(found, random)
     if not moves.any:
-        return with_candidates(found, moves, Placement(found.means, children), random)
+        return with_candidates(found, moves, Placement(beyond_means(found), children), random)
     centers = found.means.copy()
     first, second = moves.merged[:, 0], moves.merged[:, 1]
     children[first] = found.means[moves.merged]
@@ -363,6 +378,16 @@ def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> P
     centers = np.concatenate([centers[stay], halves[:, 1]])
     children = np.concatenate([children[stay], born[:, 1]])
     return with_candidates(found, moves, Placement(centers, children), random)
+
+
+def beyond_means(found: Findings) -> Float64Array:
+    """Return the means, or the centers beyond them where squared distances allow for it, (k, d)."""
+    divergence = found.divergence
+    if divergence.general is not None or divergence.spherical:
+        return found.means
+    if found.shifts.sum() < OVERSHOOT_ABOVE * found.inertia:
+        return found.means
+    return found.means + OVERSHOOT * (found.means - found.centers)
 
 
 def with_candidates(

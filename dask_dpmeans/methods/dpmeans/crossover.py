@@ -24,7 +24,7 @@ from dask_dpmeans.methods.dpmeans.search_state import State
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
 
-CROSSOVERS = 24
+CROSSOVERS = 12
 """Crossovers in a row that must fail, if nothing else is asked for."""
 FINER = 5
 """Crossovers and passes gain little if the objective falls by less than tol / FINER of it."""

@@ -27,15 +27,6 @@ from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.outliers import AmongOutliers
 
-OVERSHOOT = 0.5
-"""How far centers go beyond their means if there is no move, as a share of the way to them.
-
-With a share b, rows that stay leave b^2 of the squared error that means would save, so that J falls
-for b < 1, and the next pass gains more where rows leave: of searches of mnist10 at penalty 1000,
-passes took 0.8 of the time, at J within .01 % on average.
-"""
-OVERSHOOT_ABOVE = 1e-5
-"""Least share of the squared error that means must save for centers to go beyond them."""
 ROUNDING = 1e-9
 """Least gain of a move, as a share of the price of a cluster: more than its rounding."""
 
@@ -350,14 +341,14 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
 def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> Placement:
     """Return the k centers, their children and the candidates of the next pass.
 
-    Clusters go to their means, or beyond them if there is no move.  Receivers of the rows of a
-    deleted cluster keep their centers, since the bound of its loss holds for these.  Clusters keep
-    their order.  A merged pair keeps the lower number.  The first half of a split cluster keeps its
-    number, the second comes last, and then clusters out of outliers.
+    Clusters go to their means.  Receivers of the rows of a deleted cluster keep their centers, since
+    the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
+    lower number.  The first half of a split cluster keeps its number, the second comes last, and
+    then clusters out of outliers.
     """
     children = next_children(found, random)
     if not moves.any:
-        return with_candidates(found, moves, Placement(beyond_means(found), children), random)
+        return with_candidates(found, moves, Placement(found.means, children), random)
     centers = found.means.copy()
     first, second = moves.merged[:, 0], moves.merged[:, 1]
     children[first] = found.means[moves.merged]
@@ -378,16 +369,6 @@ def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> P
     centers = np.concatenate([centers[stay], halves[:, 1]])
     children = np.concatenate([children[stay], born[:, 1]])
     return with_candidates(found, moves, Placement(centers, children), random)
-
-
-def beyond_means(found: Findings) -> Float64Array:
-    """Return the means, or the centers beyond them where squared distances allow for it, (k, d)."""
-    divergence = found.divergence
-    if divergence.general is not None or divergence.spherical:
-        return found.means
-    if found.shifts.sum() < OVERSHOOT_ABOVE * found.inertia:
-        return found.means
-    return found.means + OVERSHOOT * (found.means - found.centers)
 
 
 def with_candidates(

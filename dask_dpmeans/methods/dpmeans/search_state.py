@@ -11,7 +11,7 @@ from dask_dpmeans.methods.dpmeans.moves import Placement
 
 TRIES = 3
 """Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
-TRIES_ON_CORESET = 1
+TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
 TRIES_AFTER = 1
 """... and if it goes on with all rows after that."""

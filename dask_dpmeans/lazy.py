@@ -46,13 +46,12 @@ class LazyName:
         self.__module__, self.__name__ = module, name
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._imported(*arguments, **options)
+        return self._load()(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._imported, name)
+        return getattr(self._load(), name)
 
-    @property
-    def _imported(self) -> Any:
+    def _load(self) -> Any:
         return getattr(import_module(self.__module__), self.__name__)
 
 

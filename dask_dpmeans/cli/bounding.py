@@ -42,8 +42,9 @@ def bound_command(
 ) -> None:
     """Tell how far the objective of RUN can be above the lowest one.
 
-    The bound is proved: no clusters of the rows cost less. It is near the optimum for up to four
-    columns or some hundred rows. RUN keeps the bound of its rows, for `show`, `report` and the next call.
+    The bound is proved: no clusters of the rows cost less. It is nearest to the optimum for up to
+    four columns or some hundred rows. RUN keeps the bound of its rows, for `show`, `report` and the
+    next call.
     """
     loaded = open_run(Location.at(run, compute["storage_options"]))
     known = loaded.result.store.bound()

@@ -4,8 +4,8 @@ A compiled loop returns the same bytes as its NumPy twin: sums go through the ro
 order, and ties are decided by the definition in `distance`.  A loop without a twin runs as plain
 Python if there is no Numba.
 
-Compiling takes seconds.  So a loop with a twin is compiled only after calls have asked for so much
-work that it pays (`pays`); a loop that Numba finds in its cache is used at once.
+Compiling takes seconds.  So a loop that is asked for by `pays` is compiled only after calls have
+asked for so much work that it pays; a loop that Numba finds in its cache is used at once.
 
 Numba keeps compiled code until the file of the loop changes.  So all that a loop calls or takes
 from outside is in its own file, or an argument.  The environment variable
@@ -109,7 +109,10 @@ def plain(loop: Any) -> Any:
 
 
 def _kinds(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what tells apart the arguments for which Numba compiles a loop anew."""
+    """Return what mostly tells apart the arguments for which Numba compiles a loop anew.
+
+    It also does for arrays of another layout, and for those that cannot be written.
+    """
     return tuple(
         each.dtype
         if isinstance(each, np.ndarray)

@@ -58,11 +58,11 @@ class PairBounds:
         unsure: IndexArray | None = None
         if self.pairs is not None and self.centers is not None and not self.rest:
             moves = _moves(self.centers, centers, CALM * self.radius)
-            if len(moves[1]) <= MOST_FAR * len(centers):
+            if moves is not None:
                 unsure = np.flatnonzero(
                     _keep_pairs(rows, centers.values, self.pairs, moves, MARGIN, found)
                 )
-                self._judge(unsure.size <= MOST_UNSURE * n)
+            self._judge(unsure is not None and unsure.size <= MOST_UNSURE * n)
         elif self.rest:
             self.rest -= 1
         if unsure is None:
@@ -72,8 +72,9 @@ class PairBounds:
             _rank_pairs(rows[unsure], centers, scratch, some)
             for whole, part in zip(found, some, strict=True):
                 whole[unsure] = part
-        self.pairs = labels.astype(np.int32), seconds.astype(np.int32), rounded_down(lower)
+        self.pairs = None  # an interrupt must not leave bounds beside other centers
         self.centers, self.radius = centers.values, float(np.sqrt(near.mean()))
+        self.pairs = labels.astype(np.int32), seconds.astype(np.int32), rounded_down(lower)
         return labels, seconds, near, far
 
     def _judge(self, success: bool) -> None:
@@ -99,29 +100,35 @@ def _rank_pairs(rows: Rows, centers: Centers, scratch: Scratch, found: Found) ->
     np.sqrt((far + gaps) * (1 - MARGIN), out=lower)
 
 
-def _moves(before: Float64Array, centers: Centers, calm: float) -> MovesOfCenters:
-    """Return how centers, (k, d), have become what they are now.
+def _moves(before: Float64Array, centers: Centers, calm: float) -> MovesOfCenters | None:
+    """Return how centers, (k, d), have become what they are now; None if too many have moved far.
 
     That is, for each of the old ones the number of the new one, or -1, (m,); the numbers of those
     that are new or have moved farther than `calm`, (f,); for each new one the least distance to
     any other of these, (k,); and the numbers of the three others that have moved most, with their
     moves, (3,) and (3,).
     """
-    known = vars(centers).get("moved")
-    if known is not None and known[0] is before and known[1] == calm:
-        found: MovesOfCenters = known[2]
-        return found
-    k, values = len(centers), centers.values
-    olds, squared = nearest_squared(values, Centers(before))
-    shifts, order = np.sqrt(squared), np.argsort(squared, kind="stable")[::-1]
+    olds, shifts = _nearest_old(before, centers)
+    order = np.argsort(shifts, kind="stable")[::-1]
     numbers = np.full(len(before), -1)
     numbers[olds[order]] = order  # the nearest one, which comes last
-    far = np.flatnonzero((numbers[olds] != np.arange(k)) | ~(shifts <= calm))
+    far = np.flatnonzero((numbers[olds] != np.arange(len(centers))) | ~(shifts <= calm))
+    if len(far) > MOST_FAR * len(centers):
+        return None
+    shifts = shifts.copy()
     shifts[far] = 0.0
     most = np.argsort(-shifts, kind="stable")[:3]
-    found = numbers, far, _clearances(values, far), most, shifts[most] * (1 + MARGIN)
-    vars(centers)["moved"] = before, calm, found
-    return found
+    return numbers, far, _clearances(centers.values, far), most, shifts[most] * (1 + MARGIN)
+
+
+def _nearest_old(before: Float64Array, centers: Centers) -> tuple[IndexArray, Float64Array]:
+    """Return the nearest old center of each center and its distance, (k,) each, for all blocks once."""
+    known: tuple[Float64Array, IndexArray, Float64Array] | None = vars(centers).get("old")
+    if known is None or known[0] is not before:
+        olds, squared = nearest_squared(centers.values, Centers(before))
+        known = before, olds, np.sqrt(squared)
+        vars(centers)["old"] = known
+    return known[1], known[2]
 
 
 def _clearances(values: Float64Array, far: IndexArray) -> Float64Array:
@@ -153,10 +160,8 @@ def distances_to_pairs(
     """Fill in the squared distances of rows, (n, d), to both centers of each, (n,) and (n,)."""
     n, d = rows.shape
     for i in range(n):
-        p, q = (
-            np.uint32(labels[i]),
-            np.uint32(seconds[i]),
-        )  # a sign would be looked at in each column
+        # A sign would be looked at in each column.
+        p, q = np.uint32(labels[i]), np.uint32(seconds[i])
         to_first = to_second = 0.0
         for j in range(d):
             value = np.float64(rows[i, j])

@@ -139,7 +139,9 @@ def test_pieces_on_workers_have_the_same_bound_and_say_how_many_are_done(three_p
     assert expected.method == "relaxation"
     np.save(tmp_path / "rows.npy", three_pieces)
     with (
-        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         rows = str(tmp_path / "rows.npy")

@@ -256,11 +256,11 @@ class DaskTasks:
         Yield the numbers of tasks that are done in the meantime; these may leave `futures`.
         """
         seen = monotonic()
-        while any(future.status == "pending" for future in futures.values()):
+        while any(future.status in ("pending", "lost") for future in futures.values()):
             with client.as_current(), suppress(TimeoutError):
                 wait_for(list(futures.values()), timeout=LOOK)
             count.look()
-            if any(each.status in ("error", "cancelled", "lost") for each in futures.values()):
+            if any(each.status in ("error", "cancelled") for each in futures.values()):
                 return
             yield [number for number, each in futures.items() if each.status == "finished"]
             if self.monitor.look(client, begun=bool(count.ended or count.fits)):

@@ -386,3 +386,50 @@ def test_ctrl_c_ends_what_runs_at_its_next_block(executor, work):
         if len(reduction.seen) == number:
             break
     assert len(reduction.seen) == number < 10**4
+
+
+class Patient(Nested):
+    """Takes a while for each block."""
+
+    def chunk(self, block):
+        sleep(0.2)
+        return super().chunk(block)
+
+
+class PatientGrowing(Patient):
+    grows = True
+
+
+@pytest.mark.parametrize("reduction", [Patient(), PatientGrowing()], ids=["merged", "grows"])
+@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.timeout(120)
+def test_workers_that_leave_with_finished_answers_are_waited_for_no_longer_than_the_limit(
+    reduction, lost
+):
+    plan = Plan(30, 1, 1)
+    threads = Threads(1)
+    expected = threads.fold(
+        FoldJob(Nested(), FLOAT64, 1), pieces_of(threads, plan, range(30)), "test"
+    )
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        executor = DaskTasks(client, 2, worker_timeout=3.0)
+
+        def leave():
+            sleep(1.5)
+            for worker in list(cluster.workers.values())[:lost]:
+                client.loop.add_callback(worker.close)
+
+        leaving = threading.Thread(target=leave)
+        leaving.start()
+        pieces = pieces_of(executor, plan, range(30))
+        if lost == 1:
+            assert executor.fold(FoldJob(reduction, FLOAT64, 1), pieces, "test") == expected
+        else:
+            with pytest.raises(ClusterLostError, match="no worker for 3 s"):
+                executor.fold(FoldJob(reduction, FLOAT64, 1), pieces, "test")
+        leaving.join()

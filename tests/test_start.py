@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.lazy import lazy_functions
 
 HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
 """Packages that take long to load."""
@@ -113,3 +114,8 @@ def test_rows_of_all_kinds_are_recognized_by_a_process_that_loaded_their_package
     )
     expected = " ".join(map(str, DPMeans(9.0).fit(np.arange(12.0).reshape(6, 2)).labels_))
     assert run_new(script).splitlines() == [expected] * 2
+
+
+def test_a_name_that_its_module_lacks_is_an_error_that_says_so() -> None:
+    with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
+        lazy_functions({"json": "nothing"})["nothing"]()

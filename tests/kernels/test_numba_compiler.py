@@ -1,3 +1,4 @@
+import gc
 import logging
 import subprocess
 import sys
@@ -5,10 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import event
+from sklearn.base import clone
 
+from dask_dpmeans import DPMeans
 from dask_dpmeans.kernels import numba_compiler, numba_support
 from dask_dpmeans.kernels.numba_compiler import MESSAGE, Teller
 from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays
@@ -105,3 +108,31 @@ def test_compiling_is_told_after_a_second_of_loops_of_this_package(monkeypatch, 
         assert caplog.messages == [MESSAGE]
         say(teller, ours, clock, (0.0, end), (0.0, start), (9.0, start))
     assert caplog.messages == [MESSAGE]
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**16), thresholds=st.lists(st.integers(16, 26), min_size=1, max_size=2))
+def test_loops_that_are_compiled_in_the_middle_of_a_fit_change_no_bit(seed, thresholds):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 6))
+    rows = rng.normal(size=(int(rng.integers(80, 300)), d))
+    rows = np.round(rows + 4 * rng.integers(0, 4, (len(rows), 1)), int(rng.integers(1, 9)))
+    models = [
+        DPMeans(5.0 * d),
+        DPMeans(5.0 * d, search=True, random_state=seed),
+        DPMeans(5.0 * d, search=True, outlier_penalty=3.0 * d, random_state=seed),
+    ]
+
+    def fitted(least):
+        for loop in gc.get_objects():
+            if type(loop) is CompiledLoop:
+                loop.ready.clear()
+                loop.work.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(numba_support, "LEAST_WORK", least)
+            patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+            found = [clone(model).fit(rows) for model in models]
+        return [(each.objective_, each.labels_.tobytes()) for each in found]
+
+    expected = fitted(2**60)
+    assert all(fitted(2**power) == expected for power in thresholds)

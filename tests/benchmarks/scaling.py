@@ -105,6 +105,8 @@ def costs(small: Size, repeats: int) -> Iterator[Line]:
 class MadeUp:
     """A job whose shards answer at once."""
 
+    grows = False
+
     centers: Centers
     proposals: int
 

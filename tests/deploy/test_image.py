@@ -197,7 +197,7 @@ def test_nothing_that_installs_is_left_in_the_image(image: Image) -> None:
             assert f"No module named '{module}'" in done.stderr
 
 
-def test_a_fit_in_the_image_compiles_and_writes_to_its_two_folders_alone(image: Image) -> None:
+def test_a_fit_in_the_image_writes_to_its_two_folders_alone(image: Image) -> None:
     np.save(image.root / "data" / "rows.npy", np.arange(3000.0).reshape(1000, 3) % 7)
     before = written(image.root)
     done = image.call(
@@ -205,7 +205,7 @@ def test_a_fit_in_the_image_compiles_and_writes_to_its_two_folders_alone(image: 
     )
     assert done.returncode == 0, done.stderr
     assert image.folder == image.root / "data"
-    assert {path.parts[0] for path in written(image.root) - before} == {"data", "scratch"}
+    assert "data" in {path.parts[0] for path in written(image.root) - before} <= {"data", "scratch"}
     assert list((image.root / "scratch" / "numba").rglob("*.nbi"))
 
 

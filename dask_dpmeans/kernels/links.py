@@ -136,7 +136,8 @@ def links_of(sums: LinkSums, k: int) -> tuple[Links, float]:
     lower, higher = np.minimum(first, second), np.maximum(first, second)
     pairs, ranks = np.unique(lower * k + higher, return_inverse=True)
     weights = total(ranks, sums.values, len(pairs))
-    some = weights > LIGHTEST * weights.mean() if len(weights) else weights > 0
+    positive = weights[weights > 0]  # links of rows without weight do not count
+    some = weights > (LIGHTEST * positive.mean() if len(positive) else 0)
     pairs, weights = pairs[some], weights[some]
     lower, higher = np.divmod(pairs, k)
     kept = _among_heaviest(lower, higher, weights) & _among_heaviest(higher, lower, weights)

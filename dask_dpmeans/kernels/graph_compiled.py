@@ -284,7 +284,7 @@ def _add_row(
     left_indices, left_data = left
     right_indices, right_data = right
     a, b = 0, 0
-    while a < len(left_data) and b < len(right_data):  # without branches that hang on the links
+    while a < len(left_data) and b < len(right_data):  # without branches on the links
         one, other = left_indices[a], right_indices[b]
         value = left_data[a] if one <= other else 0.0
         value += right_data[b] if other <= one else 0.0

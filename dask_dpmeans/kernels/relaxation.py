@@ -31,7 +31,7 @@ OVER_RELAXATION = 1.6
 FIRST_SCALE = 20.0
 """Scale of the first step; 100 steps with pieces of four sets ended at 15 to 45.
 
-From 1 as many steps closed half as much of the gap or less."""
+From 1, gaps after 50 steps were 1.05 to 3.4 times as large as from 10."""
 FEW = 8
 """If fewer than a FEW-th of the eigenvalues were above 0 in the step before, only these are asked for.
 

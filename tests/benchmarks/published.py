@@ -1,9 +1,9 @@
 """Squared errors of the literature, for numbers of clusters, and prices at which they are asked for.
 
-Bagirov (Pattern Recognition 41, 2008) has the best known ones of his time, which were beaten or
-proved since where a value is lower here; those of iris, ruspini and bavaria1 are certified optima.  His value
-of bavaria2 with two clusters, 1.9908e10, is below what `lower_bound` proves of these rows, 4.86313e10:
-the proved optimum is in its place.
+Most are of Bagirov (Pattern Recognition 41, 2008), the best known ones then.  Where a lower value was
+found or proved since, it is given instead.  The values of iris, ruspini and bavaria1 are certified
+optima.  For bavaria2 with two clusters, 1.9908e10 was published; `lower_bound` proves 4.86313e10 for
+these rows, so the proved optimum is given.
 """
 
 from dask_dpmeans.selection.penalty import penalty_for

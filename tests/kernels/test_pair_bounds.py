@@ -1,4 +1,4 @@
-"""Whatever bounds have seen before, both nearest centers are those of the definition."""
+"""Both nearest centers are those of the definition, after any earlier passes."""
 
 import math
 import pickle

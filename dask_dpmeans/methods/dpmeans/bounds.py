@@ -26,11 +26,11 @@ from dask_dpmeans.methods.dpmeans.row_prices import (
 
 PRICES = "prices of rows"
 FEW_ROWS = 1500
-"""Of up to so many rows all bounds are tried; of more only until one is within `NEAR`."""
+"""Of up to so many rows bounds are tried until one is within `PROVED`, of more until one is within `NEAR`."""
 NEAR = 0.05
-"""Bounds of pieces are seldom this near to the lowest objective known, over the bound."""
+"""A bound this near to the lowest objective known, over the bound, is the last of more rows: others take minutes."""
 PROVED = 1e-6
-"""A bound this near is the last of few rows."""
+"""A bound this near to the lowest objective known, over the bound, is the last of few rows."""
 RELAXED_ROWS = 2**17
 """More rows have no bound by relaxation, which takes some 10 ms of a processor for each."""
 WORK, WORK_OF_ROW = 3 * 2**34, 2e7

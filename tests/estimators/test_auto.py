@@ -38,9 +38,13 @@ def same_choice(model: Any, other: Any) -> None:
     assert model.cluster_stability_.tobytes() == other.cluster_stability_.tobytes()
 
 
-# Its tables are small and have no clusters: the default is checked as everybody meets it.
+# Its tables are small and have no clusters.  The default is checked as everybody meets it, but with a
+# seed: on such rows the fit of about one seed in 150 has another number of clusters than was chosen,
+# which it warns of.
 @pytest.mark.filterwarnings("ignore:.*Nearly as good")
-@parametrize_with_checks([DPMeans()], expected_failed_checks=lambda _: SPARSE_PROBABILITIES)
+@parametrize_with_checks(
+    [DPMeans(random_state=0)], expected_failed_checks=lambda _: SPARSE_PROBABILITIES
+)
 def test_scikit_learn_checks(estimator: DPMeans, check: Any) -> None:
     check(estimator)
 

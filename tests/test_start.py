@@ -6,15 +6,29 @@ import sys
 import numpy as np
 import pytest
 
+from dask_dpmeans.api import cells
+from dask_dpmeans.api.fitting import fit
+from dask_dpmeans.api.synthetic import KINDS
+from dask_dpmeans.cli import choices, homes
+from dask_dpmeans.cli.postponed import POSTPONED
 from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.kernels import bregman
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.lazy import lazy_functions
+from dask_dpmeans.methods.dpmeans import choice
+from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
+from dask_dpmeans.methods.dpmeans.search import EFFORTS
+from dask_dpmeans.methods.graph_cut import inits
+from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 
 HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
 """Packages that take long to load."""
 ANY = "numpy", "scipy", "sklearn", "pandas", "dask", "zarr", "xarray", "numba", "matplotlib"
-"""Packages that a help text may load."""
+"""Packages that no help text needs."""
 STORES = "dask", "distributed", "fsspec", "matplotlib", "xarray", "zarr"
 """Packages that rows in memory do not need."""
+SHOWN_WITHOUT = "dask.", "distributed", "matplotlib", "numba", "scipy.optimize", "xarray"
+"""Beginnings of modules that `show` does not need."""
 FITS = """
 import sys
 import numpy as np
@@ -81,18 +95,52 @@ def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
     assert loaded_by("import dask_dpmeans.cli") == []
 
 
-@pytest.mark.parametrize("command", ["show", "report", "export", "bound"])
-def test_the_help_of_commands_on_runs_loads_nothing(command: str) -> None:
+@pytest.mark.parametrize("command", sorted(homes()))
+def test_the_help_of_a_command_loads_nothing(command: str) -> None:
     assert loaded_by_command(command, "--help") == []
 
 
-@pytest.mark.parametrize("command", ["fit", "hdp", "graph", "penalty", "path"])
-def test_the_help_of_commands_that_fit_loads_no_more_than_their_choices(command: str) -> None:
-    assert loaded_by_command(command, "--help") == ["numpy", "scipy"]
+def test_options_name_what_the_library_knows() -> None:
+    assert choices.AUTO == choice.AUTO
+    assert choices.METRICS == tuple(METRICS)
+    assert choices.DIVERGENCES == tuple(bregman.COLUMN_DIVERGENCES)
+    names = "PLAIN", "MIXED", "MISSING"
+    assert [getattr(choices, name) for name in names] == [getattr(bregman, name) for name in names]
+    assert choices.EFFORTS == EFFORTS
+    assert choices.AFFINITIES == AFFINITIES
+    assert (choices.CUTS, choices.INITS) == (inits.CUTS, tuple(inits.METHODS))
+    assert choices.KINDS == KINDS
+    assert choices.USUAL_PENALTIES == USUAL_PENALTIES
+    assert (choices.REP, choices.KEY) == (cells.REP, cells.KEY)
 
 
-def test_predict_shows_its_help_without_scipy() -> None:
-    assert loaded_by_command("predict", "--help") == ["numpy"]
+def test_show_loads_neither_dask_nor_what_scikit_learn_seldom_uses(tmp_path) -> None:
+    rows = np.arange(12.0).reshape(6, 2)
+    fit(rows, tmp_path / "run.zarr", DPMeans(9.0, random_state=0))
+    script = f"""
+import sys
+from dask_dpmeans.cli import main
+main(["show", {str(tmp_path / "run.zarr")!r}], standalone_mode=False)
+print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split()))])
+"""
+    postponed = [f"{name}." for name in POSTPONED]
+    *shown, loaded = run_new(script, " ".join([*SHOWN_WITHOUT, *postponed])).splitlines()
+    assert [line.split()[0] for line in shown[:2]] == ["run", "input"]
+    assert loaded == ""
+
+
+def test_a_postponed_package_is_there_when_it_is_used() -> None:
+    script = """
+import sys
+from dask_dpmeans.cli.postponed import postponed_imports
+finders = list(sys.meta_path)
+with postponed_imports():
+    import scipy.stats
+assert sys.meta_path == finders
+assert "scipy.stats.distributions" not in sys.modules
+print(scipy.stats.norm.cdf(0.0), "scipy.stats.distributions" in sys.modules)
+"""
+    assert run_new(script).split() == ["0.5", "True"]
 
 
 @pytest.mark.parametrize("name", ["DPMeans", "HDPMeans", "KernelDPMeans", "OnlineDPMeans"])

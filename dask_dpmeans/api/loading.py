@@ -1,7 +1,7 @@
 """Fitted estimators of finished runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dask_dpmeans.api.description import describe_parameters
@@ -12,6 +12,7 @@ from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.registry import METHODS, spec_of_run
 from dask_dpmeans.sources import lazy_rows
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES, RUN_ARRAYS
+from dask_dpmeans.storage.arrays import CheckedArray
 from dask_dpmeans.storage.file_names import HISTORY
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
@@ -28,6 +29,8 @@ class LoadedRun:
     """The estimator: fitted, or not yet fitted."""
     features: Features | None
     """The features that the fit made of each row, if any."""
+    labels: CheckedArray | None = None
+    """(n,), the labels, of which no chunk is missing; None with an estimator that is not fitted."""
 
 
 def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> Any:
@@ -46,11 +49,13 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
         Something in it is missing or does not match its checksum.
     """
     check_options(storage_options, run)
-    return open_run(run, storage_options).model
+    found = open_run(run, storage_options)
+    found.model.labels_ = lazy_rows(found.labels)
+    return found.model
 
 
 def open_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> LoadedRun:
-    """Read a finished run once, and return it with its fitted estimator."""
+    """Read a finished run once, and return it with its fitted estimator, which has no labels."""
     return fitted_run(read_run(run, storage_options))
 
 
@@ -61,7 +66,7 @@ def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def fitted_run(result: Result) -> LoadedRun:
-    """Return a run with its fitted estimator, after a check that no chunk of labels is missing."""
+    """Return a run with its fitted estimator, and its labels beside it: Dask takes long to load."""
     with malformed_as_corrupt(result.store.location):
         run = unfitted_run(result)
         manifest, model = result.manifest, run.model
@@ -73,8 +78,7 @@ def fitted_run(result: Result) -> LoadedRun:
         model.features_ = run.features
         model._restore(result)
         model.n_passes_ = manifest.n_passes
-        model.labels_ = lazy_rows(result.open_rows("labels"))
-        return run
+        return replace(run, labels=result.open_rows("labels"))
 
 
 def unfitted_run(result: Result) -> LoadedRun:

@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from dask_dpmeans.api import cells
-from dask_dpmeans.checks import format_count
+from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
-from dask_dpmeans.cli.library import Location, load
+from dask_dpmeans.cli.library import Location, cells, format_count, load
 from dask_dpmeans.errors import redact
 
 OWN = ("data", "run", "dry", "groups", "weights")
@@ -70,12 +69,10 @@ anndata_command = click.Command(
         click.Argument(["data"]),
         click.Option(
             ["--rep"],
-            help=f"Representation to cluster: an array of obsm or layers, or X; default {cells.REP}.",
+            help=f"Representation to cluster: an array of obsm or layers, or X; default {REP}.",
         ),
         click.Option(["--obsp"], help="Graph of obsp to cluster in its place, as connectivities."),
-        click.Option(
-            ["--key-added"], default=cells.KEY, show_default=True, help="Name of the results."
-        ),
+        click.Option(["--key-added"], default=KEY, show_default=True, help="Name of the results."),
         click.Option(["--run"], help="Path or URL of the run; by default, beside DATA."),
         click.Option(["--weights"], metavar="COLUMN", help="Column of obs with weights of cells."),
         *SHARED,

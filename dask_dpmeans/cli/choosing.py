@@ -7,9 +7,8 @@ import math
 from typing import Any
 
 import click
-import numpy as np
 
-from dask_dpmeans.checks import format_count
+from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.cost_options import (
     DISCOUNT,
@@ -29,7 +28,9 @@ from dask_dpmeans.cli.library import (
     RunStore,
     cluster_tree,
     farthest_first,
+    format_count,
     load,
+    numpy,
     penalty_for,
     penalty_path,
     progress,
@@ -55,7 +56,6 @@ from dask_dpmeans.cli.options import (
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 
 
 @with_options(
@@ -268,7 +268,7 @@ def _penalties(
         return given
     if not 0 < low < high < math.inf:
         raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
-    spaced: list[float] = np.geomspace(low, high, number or USUAL_PENALTIES).tolist()
+    spaced: list[float] = numpy.geomspace(low, high, number or USUAL_PENALTIES).tolist()
     return spaced
 
 

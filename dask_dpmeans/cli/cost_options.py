@@ -1,16 +1,11 @@
-"""Options for prices, and for what a row costs at a center, each defined once.
-
-They name what the library knows, and so load parts of it.
-"""
+"""Options for prices, and for what a row costs at a center, each defined once."""
 
 from typing import Any
 
 import click
 
+from dask_dpmeans.cli.choices import AUTO, DIVERGENCES, METRICS, MISSING, MIXED, PLAIN
 from dask_dpmeans.cli.options import Decorator, choice, flag, number
-from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES, MISSING, MIXED, PLAIN
-from dask_dpmeans.kernels.metrics import METRICS
-from dask_dpmeans.methods.dpmeans.choice import AUTO
 
 
 def _divergence(_: click.Context, __: click.Parameter, text: str) -> str | dict[str, str]:
@@ -60,7 +55,7 @@ DIVERGENCE = click.option(
     show_default=True,
     callback=_divergence,
     metavar="NAME|COLUMN=NAME,...",
-    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(COLUMN_DIVERGENCES)}; "
+    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(DIVERGENCES)}; "
     f"{MIXED} is categorical for columns of categories and squared for others.",
 )
 MISSING_VALUES = choice(

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import click
 
+from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.cost_options import (
     DISCOUNT,
@@ -51,10 +52,6 @@ from dask_dpmeans.cli.options import (
     penalty,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
-from dask_dpmeans.methods.dpmeans.choice import AUTO
-from dask_dpmeans.methods.dpmeans.search import EFFORTS, NORMAL
-from dask_dpmeans.methods.graph_cut.inits import CUTS, METHODS
-from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
@@ -91,7 +88,7 @@ APPROXIMATION_OPTIONS = (
     choice(
         "--effort",
         EFFORTS,
-        NORMAL,
+        "normal",
         "How long a search goes on: quick tries less, best goes on with a population of searches.",
     ),
     click.option(
@@ -240,7 +237,7 @@ def spectral_command(
     choice("--cut", CUTS, "normalized", "The cut to minimize."),
     choice(
         "--init",
-        METHODS,
+        INITS,
         "coarsen",
         "Start with each node as a cluster (coarsen), or with one cluster as Algorithm 1 does (mean).",
     ),

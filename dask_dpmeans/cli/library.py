@@ -3,11 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dask_dpmeans.api import prediction
+    import numpy
+
+    from dask_dpmeans.api import cells, prediction
     from dask_dpmeans.api.export import export
     from dask_dpmeans.api.fitting import dry_run, fit
     from dask_dpmeans.api.loading import load, open_run, read_run, unfitted_run
     from dask_dpmeans.api.prediction import rows_at
+    from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
+    from dask_dpmeans.checks import format_count
     from dask_dpmeans.cli.progress import Progress, progress
     from dask_dpmeans.cli.tables import (
         describe,
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
 else:
     from dask_dpmeans.lazy import LazyModule, lazy_functions
 
+    numpy = LazyModule("numpy")
+    cells = LazyModule("dask_dpmeans.api.cells")
     commands = LazyModule("dask_dpmeans.selection.commands")
     prediction = LazyModule("dask_dpmeans.api.prediction")
     functions = {
@@ -68,6 +74,8 @@ else:
         "api.fitting": "dry_run fit",
         "api.loading": "load open_run read_run unfitted_run",
         "api.prediction": "rows_at",
+        "api.synthetic": "Synthetic write_synthetic",
+        "checks": "format_count",
         "cli.progress": "Progress progress",
         "cli.tables": "describe rows_seen run_table say_estimate say_path say_result say_tree",
         "estimators.bounded": "share_above",

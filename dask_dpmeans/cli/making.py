@@ -4,11 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from dask_dpmeans.api.synthetic import KINDS, Synthetic, write_synthetic
-from dask_dpmeans.checks import format_count
-from dask_dpmeans.cli.library import DPMeans, Location, fit, progress, say_result
+from dask_dpmeans.cli.choices import KINDS
+from dask_dpmeans.cli.library import (
+    DPMeans,
+    Location,
+    Synthetic,
+    fit,
+    format_count,
+    numpy,
+    progress,
+    say_result,
+    write_synthetic,
+)
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.errors import InputError, redact
 
@@ -65,7 +73,7 @@ def demo_command(folder: str) -> None:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
         model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, **told)
     say_result(Location.at(run), False)
-    truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
-    farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
+    truth = blobs.centers[numpy.newaxis] - model.cluster_centers_[:, numpy.newaxis]
+    farthest = float(numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     away = f"lies {farthest:.3f} from the nearest one found"
     click.echo(f"the farthest of the {blobs.n_centers} true centers {away}")

@@ -6,9 +6,15 @@ from typing import Any, Unpack
 
 import click
 
-from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
-from dask_dpmeans.cli.library import Location, prediction, progress, read_run, unfitted_run
+from dask_dpmeans.cli.library import (
+    Location,
+    format_count,
+    prediction,
+    progress,
+    read_run,
+    unfitted_run,
+)
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,

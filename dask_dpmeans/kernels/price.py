@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 FLOOR_SHARE = 0.1
 """Least price of a cluster, as a share of the penalty: the price never falls to 0, at which each
@@ -138,7 +138,7 @@ def penalty_between(saving: float, fewer: int, more: int, discount: float) -> fl
     if not discount:
         return mean
     # Each price between is at most the penalty, and at least its share.
-    found: float = brentq(
+    found: float = scipy.optimize.brentq(
         lambda penalty: price_of(penalty, discount).change(fewer, more) - saving,
         mean * (1 - MARGIN),
         mean / FLOOR_SHARE * (1 + MARGIN),

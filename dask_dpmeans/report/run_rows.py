@@ -78,7 +78,7 @@ def read_rows(
             differ = f"The rows at {_shown(data)} are not exactly the rows of the fit"
             return RowParts([f"{differ} ({reason}): they are not shown."])
         if "graph" in words.pictures:
-            return _graph(model, source)
+            return _graph(result, model, source)
         if is_chart:
             return _chart(result, model, source)
         return _overview(result, model, source, chosen, _index_of(data))
@@ -235,11 +235,11 @@ def _chart(result: Result, model: Model, source: RowSource) -> RowParts:
     return RowParts(warnings, picture=Picture.of("Map", caption, draw, dots=True))
 
 
-def _graph(model: Model, source: RowSource) -> RowParts:
+def _graph(result: Result, model: Model, source: RowSource) -> RowParts:
     if source.plan.n_rows > plot_data.MOST_NODES:
         most = f"graphs of up to {plot_data.MOST_NODES:,} are drawn"
         return RowParts(notes=[f"The graph has {source.plan.n_rows:,} nodes; {most}."])
     caption = "The nodes and their links; each cluster has a color and a marker."
-    labels, weights = np.asarray(model.labels_), model.cluster_weights_
+    labels, weights = result.open_rows("labels")[:], model.cluster_weights_
     draw = partial(plot.graph, source, labels, cluster_weights=weights)
     return RowParts(picture=Picture.of("Graph", caption, draw))

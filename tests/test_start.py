@@ -102,13 +102,13 @@ def test_the_help_of_a_command_loads_nothing(command: str) -> None:
 
 def test_options_name_what_the_library_knows() -> None:
     assert choices.AUTO == choice.AUTO
-    assert choices.METRICS == tuple(METRICS)
-    assert choices.DIVERGENCES == tuple(bregman.COLUMN_DIVERGENCES)
+    assert tuple(METRICS) == choices.METRICS
+    assert tuple(bregman.COLUMN_DIVERGENCES) == choices.DIVERGENCES
     names = "PLAIN", "MIXED", "MISSING"
     assert [getattr(choices, name) for name in names] == [getattr(bregman, name) for name in names]
     assert choices.EFFORTS == EFFORTS
     assert choices.AFFINITIES == AFFINITIES
-    assert (choices.CUTS, choices.INITS) == (inits.CUTS, tuple(inits.METHODS))
+    assert (inits.CUTS, tuple(inits.METHODS)) == (choices.CUTS, choices.INITS)
     assert choices.KINDS == KINDS
     assert choices.USUAL_PENALTIES == USUAL_PENALTIES
     assert (choices.REP, choices.KEY) == (cells.REP, cells.KEY)

@@ -8,8 +8,6 @@ from functools import partial
 from math import fsum
 from typing import Any
 
-import numpy as np
-
 from dask_dpmeans.api import description
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Kernel

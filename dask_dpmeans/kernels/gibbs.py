@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 MORE_ROOM = 8
 """Room for new clusters, if half of the present ones are not more."""
+ROW_WORK = 2**12
+"""Numbers that NumPy handles in the time of its calls for one row, some 4 microseconds."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ def reseat(
     offers *= -seats.half_precision
     offers += _gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
-    loop = _reseat_rows_compiled if numba_support.AVAILABLE else _reseat_rows
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
@@ -66,8 +66,11 @@ def reseat(
         offers = np.concatenate([offers, noise], axis=1)
         means = np.concatenate([means, np.empty((more, means.shape[1]))])
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
-        given = seats.rows, seats.fresh, opening, logs, seats.half_precision
-        done, k = loop(done, k, *given, labels, means, counts, offers)
+        fixed = seats.rows, seats.fresh, opening, logs, seats.half_precision
+        given = done, k, *fixed, labels, means, counts, offers
+        work = (n - done) * (ROW_WORK + 8 * offers.shape[1])
+        compiled = pays(_reseat_rows_compiled, given, work, seconds=2)
+        done, k = (_reseat_rows_compiled if compiled else _reseat_rows)(*given)
     return labels, means[:k], counts[:k]
 
 

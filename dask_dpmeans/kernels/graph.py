@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records, Sums
 from dask_dpmeans.kernels.block import (
     Block,
@@ -43,6 +42,7 @@ from dask_dpmeans.kernels.graph_compiled import (
     table_for,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import pays
 
 ALONE = -1
 """Label of a node without links under the normalized cut; target of a node that opens a cluster."""
@@ -158,9 +158,10 @@ def _link_digests(graph: csr_array, start: int, nodes: IndexArray) -> tuple[int,
 
     `nodes`, (links,), are the rows of the links.
     """
-    if numba_support.AVAILABLE:
-        digests = np.zeros(2, np.uint64)
-        link_digests_loop(parts_of(graph), start, digests)
+    digests = np.zeros(2, np.uint64)
+    given = parts_of(graph), start, digests
+    if pays(link_digests_loop, given, 8 * graph.nnz):
+        link_digests_loop(*given)
         return int(digests[0]), int(digests[1])
     forward = _link_digest(nodes, graph.indices, graph.data)
     return forward, _link_digest(graph.indices, nodes, graph.data)
@@ -250,10 +251,10 @@ def row_sums(graph: csr_array, values: Float64Array | None = None) -> Float64Arr
 
 def inner_sums(graph: csr_array, start: int, labels: Labels) -> tuple[Float64Array, Float64Array]:
     """Return sums of links of nodes from `start` on, (height,): all, and those inside clusters."""
-    height = graph.shape[0]
-    if numba_support.AVAILABLE:
-        sums = np.empty(height), np.empty(height)
-        inner_sums_loop(parts_of(graph), start, labels, sums)
+    sums = np.empty(graph.shape[0]), np.empty(graph.shape[0])
+    given = parts_of(graph), start, labels, sums
+    if pays(inner_sums_loop, given, 8 * graph.nnz):
+        inner_sums_loop(*given)
         return sums
     inside = labels[graph.indices] == labels[start + row_numbers(graph)]
     return row_sums(graph), row_sums(graph, graph.data * inside)
@@ -274,7 +275,10 @@ def sum_links(
     numbers below 0 are left out.  Links are added one after the other.  In each row the columns
     ascend, or else are in the order of their first links, which takes less time.
     """
-    if numba_support.AVAILABLE:
+    kind, none = index_type(graph.nnz, k), np.empty(0, np.int64)
+    table, sums = (none, np.empty(0), none), (none.astype(kind), none.astype(kind), np.empty(0))
+    given = parts_of(graph), (none, none), columns, ordered, table, sums
+    if pays(sum_links_loop, given, 32 * graph.nnz, seconds=3):
         return _sum_links_compiled(graph, rows, m, columns, k, ordered)
     of_links = rows[row_numbers(graph)]
     chosen = of_links >= 0
@@ -352,13 +356,12 @@ def merge_partners(
     """
     k, kept = graph.shape[0], graph.diagonal()
     rates = kept / masses
-    if numba_support.AVAILABLE:
-        result = np.empty(k, np.int64), np.empty(k)
-        inner = np.empty(0, np.int64) if within is None else within
-        order_start = _tie_start(ties)[0]
-        merge_partners_loop(
-            parts_of(graph), (kept, masses, rates), price, order_start, inner, result
-        )
+    result = np.empty(k, np.int64), np.empty(k)
+    inner = np.empty(0, np.int64) if within is None else within
+    totals = kept, masses, rates
+    given = parts_of(graph), totals, price, _tie_start(ties)[0], inner, result
+    if pays(merge_partners_loop, given, 64 * graph.nnz, seconds=2):
+        merge_partners_loop(*given)
         return result
     rows, others = np.repeat(np.arange(k), np.diff(graph.indptr)), graph.indices
     together = (kept[rows] + kept[others] + 2 * graph.data) / (masses[rows] + masses[others])

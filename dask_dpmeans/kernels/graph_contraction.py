@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
 from dask_dpmeans.kernels.graph import (
     hashed_uniform,
@@ -18,6 +17,7 @@ from dask_dpmeans.kernels.graph import (
 )
 from dask_dpmeans.kernels.graph_compiled import add_links_loop
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import pays
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
@@ -79,12 +79,14 @@ class Contraction:
 
     def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
         """Add the links of two neighboring runs."""
-        if numba_support.AVAILABLE:
-            return self._add_compiled(left, right)
+        found = self._add_compiled(left, right)
+        if found is not None:
+            return found
         clusters = union(left.clusters, right.clusters)
         return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
 
-    def _add_compiled(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
+    def _add_compiled(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks | None:
+        """Add links and keep the heaviest; None if that does not pay."""
         k, rows = len(self.masses), len(left.clusters) + len(right.clusters)
         links = left.links.nnz + right.links.nnz
         kind = index_type(links, k)
@@ -92,7 +94,10 @@ class Contraction:
         indices, data = np.empty(links, kind), np.empty(links)
         one, other = ((each.clusters, parts_of(each.links)) for each in (left, right))
         sums = clusters, (indptr, indices, data)
-        rows, links = add_links_loop(one, other, self.masses, self.most, sums)
+        given = one, other, self.masses, self.most, sums
+        if not pays(add_links_loop, given, 64 * links, seconds=4):
+            return None
+        rows, links = add_links_loop(*given)
         # Copies, for the memory: few links may be left.
         parts = data[:links].copy(), indices[:links].copy(), indptr[: rows + 1]
         return ClusterLinks(clusters[:rows], csr_array(parts, shape=(rows, k)))
@@ -101,9 +106,10 @@ class Contraction:
         counts = np.diff(links.indptr)
         if counts.max(initial=0) <= self.most:
             return ClusterLinks(clusters, links)
-        if numba_support.AVAILABLE:
-            nothing = ClusterLinks(clusters[:0], links[:0])
-            return self._add_compiled(ClusterLinks(clusters, links), nothing)
+        nothing = ClusterLinks(clusters[:0], links[:0])
+        found = self._add_compiled(ClusterLinks(clusters, links), nothing)
+        if found is not None:
+            return found
         rows = row_numbers(links)
         own = links.indices == clusters[rows]
         most = self.most + np.bincount(rows[own], minlength=len(clusters))

@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
 from dask_dpmeans.kernels.graph import (
     ALONE,
@@ -22,6 +21,7 @@ from dask_dpmeans.kernels.graph import (
     row_sums,
 )
 from dask_dpmeans.kernels.graph_compiled import best_moves_loop, move_in_turn, table_for
+from dask_dpmeans.kernels.numba_support import PLAIN, compiled_or_plain, pays
 
 
 class MoveRule(NamedTuple):
@@ -129,12 +129,13 @@ def best_moves(
     target
     """
     height, rates = graph.shape[0], rates_of(totals)
-    if numba_support.AVAILABLE:
-        found = np.empty(height, np.int64), np.empty(height)
-        parts = totals.kept, totals.masses, totals.sizes, rates
-        inner = np.empty(0, np.int64) if within is None else within
-        table = table_for(int(np.diff(graph.indptr).max(initial=0)))
-        best_moves_loop(parts_of(graph), start, labels, parts, rule.plain, inner, table, found)
+    found = np.empty(height, np.int64), np.empty(height)
+    parts = totals.kept, totals.masses, totals.sizes, rates
+    inner = np.empty(0, np.int64) if within is None else within
+    table = table_for(int(np.diff(graph.indptr).max(initial=0)))
+    given = parts_of(graph), start, labels, parts, rule.plain, inner, table, found
+    if pays(best_moves_loop, given, 64 * graph.nnz, seconds=3):
+        best_moves_loop(*given)
         return found
     own, degrees = labels[start : start + height], row_sums(graph)
     kept, masses = kept_and_masses(degrees, graph.diagonal(start), rule.normalized)
@@ -185,7 +186,7 @@ def move_nodes(
     parts = sums.kept, sums.masses, sums.sizes, rates_of(sums)
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
-    k, fell = move_in_turn(
-        order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
-    )
+    given = order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
+    move = compiled_or_plain(move_in_turn, given, PLAIN * moves.links.nnz, seconds=3)
+    k, fell = move(*given)
     return Totals(*(values[:k] for values in vars(sums).values())), fell

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dask_dpmeans.kernels import hdp_compiled, numba_support
+from dask_dpmeans.kernels import hdp_compiled
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.assign import labels_of
 from dask_dpmeans.kernels.block import (
@@ -30,6 +30,7 @@ from dask_dpmeans.kernels.block import (
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.keyed_sums import UseMoments, use_moments
+from dask_dpmeans.kernels.numba_support import PLAIN, compiled_or_plain, pays
 
 NO_OPENERS = np.empty(0, np.int64)
 
@@ -143,19 +144,19 @@ def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
         nearest_squared=near_squared,
         objecting=np.empty(n, np.bool_),
     )
-    if numba_support.AVAILABLE:
-        weights = np.empty(0) if block.weights is None else block.weights
-        hdp_compiled.choose_compiled(
-            block.rows,
-            block.groups,
-            weights,
-            sharing.centers.definition,
-            sharing.starts,
-            sharing.used,
-            (prices.local, prices.both),
-            (chosen.nearest, chosen.nearest_squared),
-            (chosen.labels, chosen.squared, chosen.uses, chosen.objecting),
-        )
+    given = (
+        block.rows,
+        block.groups,
+        np.empty(0) if block.weights is None else block.weights,
+        sharing.centers.definition,
+        sharing.starts,
+        sharing.used,
+        (prices.local, prices.both),
+        (chosen.nearest, chosen.nearest_squared),
+        (chosen.labels, chosen.squared, chosen.uses, chosen.objecting),
+    )
+    if pays(hdp_compiled.choose_compiled, given, 8 * block.rows.size, seconds=2):
+        hdp_compiled.choose_compiled(*given)
     else:
         _choose(block, sharing, prices, chosen)
     first, last = np.searchsorted(sharing.openers, [block.start, block.start + n])
@@ -258,7 +259,7 @@ def open_in_order(
 ) -> tuple[Int64Array, Int64Array]:
     """Return what each request opens if the rule takes them in order, beside g centers.
 
-    Blocks and the coordinator share this rule.  Without Numba it is a plain Python loop.
+    Blocks and the coordinator share this rule.  Until it is compiled it is a plain Python loop.
 
     Returns
     -------
@@ -271,9 +272,11 @@ def open_in_order(
         asked = requests.weights, slots.ravel(), requests.used, requests.unused, requests.wanted
         points = centers.definition, Centers(requests.rows, centers.divergence).definition
         both_prices = prices.local, prices.both
-        hdp_compiled.open_in_order_compiled(
-            requests.rows, asked, points, both_prices, kinds, targets
-        )
+        given = requests.rows, asked, points, both_prices, kinds, targets
+        # Each request is compared with the openings before it, of which the number is not known.
+        work = PLAIN * requests.rows.size * (4 + len(requests) // 32)
+        loop = hdp_compiled.open_in_order_compiled
+        compiled_or_plain(loop, given, work, seconds=2)(*given)
     return kinds, targets
 
 

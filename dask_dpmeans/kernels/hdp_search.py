@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import Centers, costs
 from dask_dpmeans.kernels.divergence import Divergence
@@ -30,7 +29,7 @@ from dask_dpmeans.kernels.keyed_sums import (
     use_moments,
 )
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,10 @@ def find_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[UseSum
     rows = np.ascontiguousarray(block.rows[some])
     losses, savings = np.zeros(len(some)), np.zeros((len(groups), k))
     own = chosen.uses[some], chosen.squared[some]
-    if numba_support.AVAILABLE:
-        sets = block.groups[some], slots, sharing.starts, sharing.used
-        points = sharing.centers.definition
-        _use_changes_compiled(rows, weights, points, sets, own, (losses, savings))
+    sets = block.groups[some], slots, sharing.starts, sharing.used
+    given = rows, weights, sharing.centers.definition, sets, own, (losses, savings)
+    if pays(_use_changes_compiled, given, 8 * rows.size * k, seconds=2):
+        _use_changes_compiled(*given)
     else:
         _use_changes(rows, weights, sharing, block.groups[some], slots, own, losses, savings)
     uses, ranks = rank_numbers(own[0])

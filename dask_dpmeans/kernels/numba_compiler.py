@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds of compiling after which the user is told."""
-MESSAGE = (
-    "Numba compiles loops of dask_dpmeans, which takes seconds; what is compiled is kept for the "
-    "next time"
+MESSAGE = "Numba compiles loops of dask_dpmeans, which takes seconds; "
+KEPT = "what is compiled is kept for the next time"
+NOT_KEPT = (
+    "it is not kept, since there is no folder for it that can be written: set NUMBA_CACHE_DIR to one"
 )
 
 
@@ -26,6 +27,7 @@ def compile_function(function: Callable[..., Any], options: dict[str, Any]) -> A
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # there is no folder to cache the compiled code in
+        teller.then = NOT_KEPT
         return numba.njit(**options)(function)
 
 
@@ -52,7 +54,7 @@ class Teller(event.Listener):
     """Tells the user once that loops of this package are compiled, if that takes longer."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.told, self.then = False, KEPT
         self.depth, self.started, self.seconds = 0, 0.0, 0.0
         """Loops that are compiled at the moment, one within the other; and the time they take."""
 
@@ -66,7 +68,7 @@ class Teller(event.Listener):
         self.depth += 1
         if not self.told and self.seconds + time.perf_counter() - self.started >= PATIENCE:
             self.told = True
-            logger.warning(MESSAGE)
+            logger.warning(MESSAGE + self.then)
 
     def on_end(self, event: event.Event) -> None:
         """Note that a function was compiled, or could not be."""
@@ -76,4 +78,5 @@ class Teller(event.Listener):
                 self.seconds += time.perf_counter() - self.started
 
 
-event.register("numba:compile", Teller())
+teller = Teller()
+event.register("numba:compile", teller)

@@ -2,7 +2,7 @@
 
 A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same
 order, and ties are decided by the definition in `distance`.  A loop without a twin runs as plain
-Python if there is no Numba.
+Python until it is compiled.
 
 Compiling takes seconds.  So a loop that is asked for by `pays` is compiled only after calls have
 asked for so much work that it pays; a loop that Numba finds in its cache is used at once.
@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from importlib.util import find_spec
+from threading import Lock
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -34,6 +35,8 @@ if AVAILABLE:
 
 LEAST_WORK = 2**30
 """Numbers that NumPy handles in about a second; tests set it to 0."""
+PLAIN = 2**10
+"""Numbers that NumPy handles while plain Python handles one."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
@@ -50,16 +53,23 @@ class CompiledLoop(Generic[Arguments, Returned]):
         """Kinds of arguments for which the loop is used."""
         self.work: dict[tuple[Any, ...], int] = {}
         """Numbers that the twin has handled, by the kinds of other arguments."""
+        self.lock = Lock()
+        """Held while one of several threads makes Numba's function."""
+        self.known: Any = None
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         result: Returned = self.compiled(*args, **kwargs)
         return result
 
-    @cached_property
+    @property
     def compiled(self) -> Any:
         """Numba's function."""
-        options = {"nogil": True, "error_model": "numpy", **self.options}
-        return compiler.compile_function(self.function, options)
+        if self.known is None:
+            with self.lock:
+                if self.known is None:
+                    options = {"nogil": True, "error_model": "numpy", **self.options}
+                    self.known = compiler.compile_function(self.function, options)
+        return self.known
 
     def pays(self, arguments: tuple[Any, ...], work: int, seconds: int) -> bool:
         """Return whether the loop is to be called rather than its twin; see `pays` below."""
@@ -103,24 +113,35 @@ def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, second
     return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work, seconds)
 
 
+def compiled_or_plain(
+    loop: Callable[Arguments, Returned], arguments: tuple[Any, ...], work: int, seconds: int = 1
+) -> Callable[Arguments, Returned]:
+    """Return a loop without a twin to be called with these arguments: plain Python until it pays.
+
+    Parameters are those of `pays`.
+    """
+    found: Callable[Arguments, Returned] = loop
+    if not pays(loop, arguments, work, seconds):
+        found = plain(loop)
+    return found
+
+
 def plain(loop: Any) -> Any:
     """Return a loop as plain Python, as it is without Numba; anything else as it is."""
     return loop.plain if isinstance(loop, CompiledLoop) else loop
 
 
 def _kinds(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what mostly tells apart the arguments for which Numba compiles a loop anew.
-
-    It also does for arrays of another layout, and for those that cannot be written.
-    """
-    return tuple(
-        each.dtype
-        if isinstance(each, np.ndarray)
-        else _kinds(each)
-        if isinstance(each, tuple)
-        else type(each)
-        for each in arguments
-    )
+    """Return what tells apart the arguments for which Numba compiles a loop anew."""
+    found: list[Any] = []
+    for each in arguments:
+        if isinstance(each, np.ndarray):
+            flags = each.flags
+            layout = flags.c_contiguous or (flags.f_contiguous and "F")
+            found.append((each.dtype, each.ndim, layout, flags.writeable))
+        else:
+            found.append(_kinds(each) if isinstance(each, tuple) else type(each))
+    return tuple(found)
 
 
 def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:

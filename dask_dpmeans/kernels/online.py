@@ -10,12 +10,13 @@ from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays, plain
 
 LEAST_ROOM = 64
 """Room for clusters at first."""
+ROW_WORK = 2**13
+"""Numbers that NumPy handles in the time of its calls for one row, some 8 microseconds."""
 CENTER_TILE = 512
 """Centers whose distances to a row are summed side by side, in the first-level cache."""
 ENDLESS = 2**62
@@ -40,6 +41,7 @@ MeanColumns = tuple[Float64Array, Float64Array]
 BoxColumns = tuple[Float64Array, Float64Array, Float64Array, Float64Array]
 """Centers, (d, room), weights, (room,), lows and highs, (d, room)."""
 ClusterColumns = TypeVar("ClusterColumns", MeanColumns, BoxColumns)
+Rule = Callable[[Float64Array, int, float, int, ClusterColumns], tuple[int, int]]
 
 
 def online(
@@ -54,10 +56,8 @@ def online(
     It starts from centers, (k, d), and weights, (k,), and returns new ones, (l, d) and (l,).  It
     ends early with more than `most` clusters.
     """
-    rule = join_or_open
-    if numba_support.AVAILABLE:
-        rule = _join_or_open_compiled
-    columns, weights = _run(rule, rows, penalty, (centers.T, weights), most)
+    rules = join_or_open, _join_or_open_compiled
+    columns, weights = _run(rules, rows, penalty, (centers.T, weights), most)
     return np.ascontiguousarray(columns.T), weights
 
 
@@ -66,27 +66,31 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
 
     It ends early with more than `most` clusters.
     """
-    rule = join_split_or_open
-    if numba_support.AVAILABLE:
-        rule = _join_split_or_open_compiled
+    rules = join_split_or_open, _join_split_or_open_compiled
     columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
-    found = _run(rule, rows, penalty, columns, most)
+    found = _run(rules, rows, penalty, columns, most)
     return Boxes(*(np.ascontiguousarray(each.T) for each in found))
 
 
 def _run(
-    rule: Callable[[Float64Array, int, float, int, ClusterColumns], tuple[int, int]],
+    rules: tuple[Rule[ClusterColumns], Rule[ClusterColumns]],
     rows: Float64Array,
     penalty: float,
     clusters: ClusterColumns,
     most: int,
 ) -> ClusterColumns:
-    """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up."""
+    """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up.
+
+    The rule is given in NumPy and as a compiled loop.
+    """
+    rule, loop = rules
     k, done = len(clusters[1]), 0
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
         clusters = cast(ClusterColumns, tuple(_widen(each[..., :k], room) for each in clusters))
-        done, k = rule(rows, done, float(penalty), k, clusters)
+        given = rows, done, float(penalty), k, clusters
+        work = (len(rows) - done) * (ROW_WORK + 4 * clusters[0].size)
+        done, k = (loop if pays(loop, given, work, seconds=3) else rule)(*given)
     return cast(ClusterColumns, tuple(each[..., :k].copy() for each in clusters))
 
 
@@ -155,7 +159,7 @@ def join_split_or_open(
         ranges = highs[:, best] - lows[:, best]
         column = int(ranges.argmax())
         if _is_too_large(weights[best], ranges[column], penalty):
-            _cut(best, k, column, boxes)
+            plain(_cut)(best, k, column, boxes)
             k += 1
     return len(rows), k
 

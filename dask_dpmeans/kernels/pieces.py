@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labels
 from dask_dpmeans.kernels.graph import Totals
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import pays
 from dask_dpmeans.kernels.pieces_compiled import (
     GROWTH_SEEDS,
     KNOWN_HALVES,
@@ -43,6 +43,8 @@ EVALUATION_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """... plus this share of kept / mass of the pieces: more than the rounding of its evaluation."""
 FAILED_SHAKES = 32
 """The search ends after this many shakes in a row without a gain."""
+PIECE_WORK = 2**21
+"""Numbers that NumPy handles in the time of a search for each of its pieces, some 2 milliseconds."""
 
 
 class Halves(NamedTuple):
@@ -94,13 +96,17 @@ class PieceProblem:
 
     @cached_property
     def compiled(self) -> tuple[Problem, Known] | None:
-        """The arguments of compiled loops: the problem, and halves found; None without Numba."""
+        """The arguments of compiled loops: the problem, and halves found; None if they do not pay."""
         m = len(self.masses)
-        if not numba_support.AVAILABLE or m > MOST_PIECES:
+        if m > MOST_PIECES:
             return None
         bits = np.zeros((2, KNOWN_HALVES, 1 + m // 64), np.int64)
         problem = np.ascontiguousarray(self.links.T), self.own, self.masses, self.price, self.least
-        return problem, (bits[0], bits[1], np.zeros(KNOWN_HALVES))
+        known = bits[0], bits[1], np.zeros(KNOWN_HALVES)
+        given = problem, np.zeros(m, np.int64), known
+        if not pays(descend_compiled, given, m * PIECE_WORK, seconds=9):
+            return None
+        return problem, known
 
     def sums(self, labels: IndexArray) -> Float64Array:
         """Return links of pieces to clusters, (m, k), for labels, (m,), from 0 on without gaps."""

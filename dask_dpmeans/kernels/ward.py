@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import CALL, compile_loop, pays
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
@@ -28,8 +27,11 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     Of pairs with the same cost, the pair with the lowest numbers is merged first.
     """
     groups = np.arange(len(weights))
-    loop = _merge_cheapest_compiled if numba_support.AVAILABLE else _merge_cheapest
-    loop(float(penalty), centers.copy(), weights.copy(), centers * weights[:, np.newaxis], groups)
+    sums = centers * weights[:, np.newaxis]
+    given = float(penalty), centers.copy(), weights.copy(), sums, groups
+    work = len(centers) * (8 * centers.size + 4 * CALL)
+    compiled = pays(_merge_cheapest_compiled, given, work)
+    (_merge_cheapest_compiled if compiled else _merge_cheapest)(*given)
     for number, other in enumerate(groups):
         groups[number] = groups[other]  # a lower number, whose own group is final
     return groups

@@ -69,7 +69,7 @@ def reseat(
         fixed = seats.rows, seats.fresh, opening, logs, seats.half_precision
         given = done, k, *fixed, labels, means, counts, offers
         work = (n - done) * (ROW_WORK + 8 * offers.shape[1])
-        compiled = pays(_reseat_rows_compiled, given, work, seconds=2)
+        compiled = pays(_reseat_rows_compiled, given, work)
         done, k = (_reseat_rows_compiled if compiled else _reseat_rows)(*given)
     return labels, means[:k], counts[:k]
 

@@ -278,7 +278,7 @@ def sum_links(
     kind, none = index_type(graph.nnz, k), np.empty(0, np.int64)
     table, sums = (none, np.empty(0), none), (none.astype(kind), none.astype(kind), np.empty(0))
     given = parts_of(graph), (none, none), columns, ordered, table, sums
-    if pays(sum_links_loop, given, 32 * graph.nnz, seconds=3):
+    if pays(sum_links_loop, given, 32 * graph.nnz):
         return _sum_links_compiled(graph, rows, m, columns, k, ordered)
     of_links = rows[row_numbers(graph)]
     chosen = of_links >= 0
@@ -360,7 +360,7 @@ def merge_partners(
     inner = np.empty(0, np.int64) if within is None else within
     totals = kept, masses, rates
     given = parts_of(graph), totals, price, _tie_start(ties)[0], inner, result
-    if pays(merge_partners_loop, given, 64 * graph.nnz, seconds=2):
+    if pays(merge_partners_loop, given, 64 * graph.nnz):
         merge_partners_loop(*given)
         return result
     rows, others = np.repeat(np.arange(k), np.diff(graph.indptr)), graph.indices

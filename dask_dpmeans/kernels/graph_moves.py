@@ -134,7 +134,7 @@ def best_moves(
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(graph.indptr).max(initial=0)))
     given = parts_of(graph), start, labels, parts, rule.plain, inner, table, found
-    if pays(best_moves_loop, given, 64 * graph.nnz, seconds=3):
+    if pays(best_moves_loop, given, 64 * graph.nnz):
         best_moves_loop(*given)
         return found
     own, degrees = labels[start : start + height], row_sums(graph)
@@ -187,6 +187,6 @@ def move_nodes(
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
     given = order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
-    move = compiled_or_plain(move_in_turn, given, PLAIN * moves.links.nnz, seconds=3)
+    move = compiled_or_plain(move_in_turn, given, PLAIN * moves.links.nnz, seconds=2)
     k, fell = move(*given)
     return Totals(*(values[:k] for values in vars(sums).values())), fell

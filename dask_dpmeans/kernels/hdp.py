@@ -155,7 +155,7 @@ def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
         (chosen.nearest, chosen.nearest_squared),
         (chosen.labels, chosen.squared, chosen.uses, chosen.objecting),
     )
-    if pays(hdp_compiled.choose_compiled, given, 8 * block.rows.size, seconds=2):
+    if pays(hdp_compiled.choose_compiled, given, 8 * block.rows.size):
         hdp_compiled.choose_compiled(*given)
     else:
         _choose(block, sharing, prices, chosen)
@@ -276,7 +276,7 @@ def open_in_order(
         # Each request is compared with the openings before it, of which the number is not known.
         work = PLAIN * requests.rows.size * (4 + len(requests) // 32)
         loop = hdp_compiled.open_in_order_compiled
-        compiled_or_plain(loop, given, work, seconds=2)(*given)
+        compiled_or_plain(loop, given, work)(*given)
     return kinds, targets
 
 

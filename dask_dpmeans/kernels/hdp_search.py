@@ -103,7 +103,7 @@ def find_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[UseSum
     own = chosen.uses[some], chosen.squared[some]
     sets = block.groups[some], slots, sharing.starts, sharing.used
     given = rows, weights, sharing.centers.definition, sets, own, (losses, savings)
-    if pays(_use_changes_compiled, given, 8 * rows.size * k, seconds=2):
+    if pays(_use_changes_compiled, given, 8 * rows.size * k):
         _use_changes_compiled(*given)
     else:
         _use_changes(rows, weights, sharing, block.groups[some], slots, own, losses, savings)

@@ -2,26 +2,48 @@ import gc
 import logging
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import event
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from dask_dpmeans import DPMeans
+from dask_dpmeans import (
+    DPMeans,
+    GibbsMixture,
+    GraphCutDPMeans,
+    HDPMeans,
+    OnlineDPMeans,
+    SplitMergeDPMeans,
+)
 from dask_dpmeans.kernels import numba_compiler, numba_support
-from dask_dpmeans.kernels.numba_compiler import MESSAGE, Teller
+from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
 from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays
 
 FIT = """
 import numpy as np
-from dask_dpmeans import DPMeans
+from scipy.sparse import csr_array
+from dask_dpmeans import (
+    DPMeans, GibbsMixture, GraphCutDPMeans, HDPMeans, OnlineDPMeans, SplitMergeDPMeans)
 rows = np.random.default_rng(0).normal(size=(150, 4)) + np.repeat([0, 9, 18], 50)[:, np.newaxis]
-for model in (DPMeans(random_state=0), DPMeans(60.0), DPMeans(60.0, search=True, random_state=0)):
+for model in (
+    DPMeans(random_state=0), DPMeans(60.0), DPMeans(60.0, search=True, random_state=0),
+    GibbsMixture(9.0, max_iter=9, random_state=0), OnlineDPMeans(60.0), SplitMergeDPMeans(60.0)):
     model.fit(rows)
+for search in (False, True):
+    model = HDPMeans(60.0, 60.0, search=search, random_state=0)
+    model.fit(rows, groups=np.arange(150) % 3)
+graph = csr_array(((rows[:, np.newaxis] - rows) ** 2).sum(axis=2) < 9.0).astype(np.float64)
+for init in ("coarsen", "mean"):
+    GraphCutDPMeans(-0.2, init=init, random_state=0).fit(graph)
 """
 COMPILE = """
 import numpy as np
@@ -57,8 +79,19 @@ def test_a_first_fit_of_few_rows_compiles_nothing_and_says_nothing(run, tmp_path
 
 
 def test_the_user_is_told_once_that_loops_are_compiled_and_not_when_they_are_loaded(run):
-    assert run(COMPILE) == f"{MESSAGE}\n"
+    assert run(COMPILE) == f"{MESSAGE}{KEPT}\n"
     assert run(COMPILE) == ""
+
+
+def test_the_user_is_told_that_compiled_loops_are_not_kept_if_there_is_no_folder_for_them(run):
+    no_folder = f"""
+import numba.core.dispatcher
+def enable(*_):
+    raise RuntimeError("no locator available")
+numba.core.dispatcher.Dispatcher.enable_caching = enable
+{COMPILE}
+"""
+    assert run(no_folder) == f"{MESSAGE}{NOT_KEPT}\n"
 
 
 def test_loops_in_the_cache_are_used_however_little_work_there_is(run):
@@ -105,9 +138,46 @@ def test_compiling_is_told_after_a_second_of_loops_of_this_package(monkeypatch, 
         say(teller, ours, clock, (0.0, start), (0.6, end), (5.0, start), (0.3, start), (0.0, end))
         assert caplog.messages == []
         say(teller, numbas, clock, (0.2, start), (0.0, end))
-        assert caplog.messages == [MESSAGE]
+        assert caplog.messages == [MESSAGE + KEPT]
         say(teller, ours, clock, (0.0, end), (0.0, start), (9.0, start))
-    assert caplog.messages == [MESSAGE]
+    assert caplog.messages == [MESSAGE + KEPT]
+
+
+def test_arrays_for_which_numba_compiles_anew_wait_for_themselves():
+    def double(values):
+        return 2.0 * values
+
+    square = np.ones((3, 3))
+    locked = np.ones((3, 3))
+    locked.flags.writeable = False
+    kinds = [square, square.T[:2].T, square[:, :2], square[::2], square[0], locked, square > 0]
+    types = {numba.typeof(each) for each in kinds}
+    loop = CompiledLoop(double)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "LEAST_WORK", 2**30)
+        patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+        for each in kinds:
+            assert not pays(loop, (each,), 1)
+    assert len(loop.work) == len(types)
+
+
+def test_threads_that_call_a_loop_together_make_one_function_of_numba(monkeypatch):
+    made, together = [], threading.Barrier(4)
+
+    def compile_slowly(function, options):
+        time.sleep(0.05)
+        made.append(function)
+        return function
+
+    def call(_):
+        together.wait()
+        return loop(3)
+
+    monkeypatch.setattr(numba_compiler, "compile_function", compile_slowly)
+    loop = CompiledLoop(abs)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(call, range(4))) == [3] * 4
+    assert made == [abs]
 
 
 @settings(max_examples=4, deadline=None)
@@ -117,11 +187,21 @@ def test_loops_that_are_compiled_in_the_middle_of_a_fit_change_no_bit(seed, thre
     d = int(rng.integers(1, 6))
     rows = rng.normal(size=(int(rng.integers(80, 300)), d))
     rows = np.round(rows + 4 * rng.integers(0, 4, (len(rows), 1)), int(rng.integers(1, 9)))
+    places = np.arange(len(rows)) % 3
+    graph = csr_array(np.exp(-((rows[:, np.newaxis] - rows) ** 2).sum(axis=2) / d).round(3))
     models = [
         DPMeans(5.0 * d),
         DPMeans(5.0 * d, search=True, random_state=seed),
         DPMeans(5.0 * d, search=True, outlier_penalty=3.0 * d, random_state=seed),
+        GibbsMixture(2.0 * d, max_iter=5, random_state=seed),
+        OnlineDPMeans(5.0 * d),
+        SplitMergeDPMeans(5.0 * d),
     ]
+    graph_models = [
+        GraphCutDPMeans(-0.3, init=init, cut=cut, random_state=seed)
+        for init, cut in (("coarsen", "normalized"), ("mean", "ratio"))
+    ]
+    shared = [HDPMeans(5.0 * d, 9.0 * d, search=each, random_state=seed) for each in (False, True)]
 
     def fitted(least):
         for loop in gc.get_objects():
@@ -132,6 +212,8 @@ def test_loops_that_are_compiled_in_the_middle_of_a_fit_change_no_bit(seed, thre
             patch.setattr(numba_support, "LEAST_WORK", least)
             patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
             found = [clone(model).fit(rows) for model in models]
+            found += [clone(model).fit(rows, groups=places) for model in shared]
+            found += [clone(model).fit(graph) for model in graph_models]
         return [(each.objective_, each.labels_.tobytes()) for each in found]
 
     expected = fitted(2**60)

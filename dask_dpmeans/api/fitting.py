@@ -84,6 +84,25 @@ def fit(
     -------
     The fitted estimator, as `load` returns it.
     """
+    given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
+    write_run(data, run, method, resume=resume, force=force, **given, **options)
+    # The loaded model has the class of `method`.
+    fitted: AnyModel = load(Location.at(run, options.get("storage_options")))
+    return fitted
+
+
+def write_run(
+    data: Any,
+    run: AnyPlace,
+    method: Any,
+    *,
+    groups: Any = None,
+    sample_weight: Any = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Unpack[FitOptions],
+) -> None:
+    """Fit from a store to a store; parameters as for `fit`."""
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     data = _cube_of(data, options)
@@ -113,9 +132,6 @@ def fit(
         on_step=options.get("on_step", lambda number, record, n_rows: None),
         on_progress=options.get("on_progress", lambda progress: None),
     )
-    # The loaded model has the class of `method`.
-    fitted: AnyModel = load(Location.at(run, options.get("storage_options")))
-    return fitted
 
 
 def dry_run(

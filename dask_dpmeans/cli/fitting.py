@@ -33,11 +33,11 @@ from dask_dpmeans.cli.library import (
     RunStore,
     SpectralDPMeans,
     dry_run,
-    fit,
     named_inputs,
     progress,
     say_estimate,
     say_result,
+    write_run,
 )
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
@@ -378,7 +378,7 @@ def fit_from_options(
         shown,
     ):
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
-        fit(rows, **job, groups=groups, **work)
+        write_run(rows, **job, groups=groups, **work)
     say_result(out, as_json)
 
 

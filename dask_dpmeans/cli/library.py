@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from dask_dpmeans.api import cells, prediction
     from dask_dpmeans.api.export import export
-    from dask_dpmeans.api.fitting import dry_run, fit
+    from dask_dpmeans.api.fitting import dry_run, fit, write_run
     from dask_dpmeans.api.loading import load, open_run, read_run, unfitted_run
     from dask_dpmeans.api.prediction import rows_at
     from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
@@ -71,7 +71,7 @@ else:
     prediction = LazyModule("dask_dpmeans.api.prediction")
     functions = {
         "api.export": "export",
-        "api.fitting": "dry_run fit",
+        "api.fitting": "dry_run fit write_run",
         "api.loading": "load open_run read_run unfitted_run",
         "api.prediction": "rows_at",
         "api.synthetic": "Synthetic write_synthetic",

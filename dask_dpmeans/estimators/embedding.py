@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import diags_array, issparse, sparray
-from sklearn.neighbors import kneighbors_graph
 from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import sources
@@ -14,6 +13,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.spectral.relaxation import (
     Embedding,
     Spectrum,
@@ -24,7 +24,12 @@ from dask_dpmeans.methods.spectral.relaxation import (
 )
 
 if TYPE_CHECKING:
+    from sklearn import neighbors
+
     from dask_dpmeans.sources import RowSource
+else:
+    # It loads the metrics of scikit-learn, and so scipy.stats.
+    neighbors = LazyModule("sklearn.neighbors")
 
 GATHERED_BYTES = 2**31
 """Most bytes of rows in float64 that are gathered in memory."""
@@ -116,7 +121,7 @@ def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
         most = f"the number of rows, {len(rows):,}"
         raise InputError(f"n_neighbors must be at most {most}, got {n_neighbors:,}")
     with threadpool_limits(1):  # more threads choose others among equally near rows
-        graph = kneighbors_graph(rows, n_neighbors, include_self=True)
+        graph = neighbors.kneighbors_graph(rows, n_neighbors, include_self=True)
     affinity = (graph + graph.T) / 2
     roots = diags_array(1.0 / np.sqrt(np.asarray(affinity.sum(axis=1)).ravel()))
     return symmetric((roots @ affinity @ roots).tocsr())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
@@ -20,12 +19,19 @@ from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.kernel.kernel_checks import checked_kernel
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
+    from sklearn import kernel_approximation
+    from sklearn.kernel_approximation import Nystroem, RBFSampler
+
     from dask_dpmeans.sources import RowSource
     from dask_dpmeans.storage import Result
+else:
+    # It loads the metrics of scikit-learn, and so scipy.stats.
+    kernel_approximation = LazyModule("sklearn.kernel_approximation")
 
 OVERFLOW_ADVICE = "divide the data by a constant first, or choose another kernel"
 TILE_ROWS = 2**10
@@ -56,10 +62,10 @@ class KernelFeatures:
     """Number of features."""
     digest: str
     """Digest of the fitted attributes."""
-    transformer: Nystroem | RBFSampler = field(compare=False, repr=False)
+    transformer: "Nystroem | RBFSampler" = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, name: str, transformer: Nystroem | RBFSampler) -> "KernelFeatures":
+    def of(cls, name: str, transformer: "Nystroem | RBFSampler") -> "KernelFeatures":
         """Return the features of a fitted transformer."""
         learned = [getattr(transformer, attribute) for attribute in FITTED[name].values()]
         content = b"".join(np.ascontiguousarray(values).tobytes() for values in learned)
@@ -100,7 +106,7 @@ class KernelFeatures:
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
 
 
-def _scaled_rows(transformer: Nystroem | RBFSampler, rows: Rows) -> Rows:
+def _scaled_rows(transformer: "Nystroem | RBFSampler", rows: Rows) -> Rows:
     """Return rows scaled for the kernel: scikit-learn takes lengths < 2.2e-15 for 0."""
     if getattr(transformer, "kernel", None) == "cosine":
         return unit(rows.astype(np.float64))
@@ -182,13 +188,15 @@ class Approximation:
         transformer.n_features_in_ = d
         return KernelFeatures.of(self.approximation, transformer)
 
-    def _transformer(self, n_rows: int, d: int, seed: int) -> Nystroem | RBFSampler:
+    def _transformer(self, n_rows: int, d: int, seed: int) -> "Nystroem | RBFSampler":
         gamma = self.gamma
         if gamma is None:
             gamma = 1 / d
         if self.approximation == "fourier":
-            return RBFSampler(gamma=gamma, n_components=self.n_components, random_state=seed)
-        return Nystroem(
+            return kernel_approximation.RBFSampler(
+                gamma=gamma, n_components=self.n_components, random_state=seed
+            )
+        return kernel_approximation.Nystroem(
             kernel=self.kernel,
             gamma=gamma,
             degree=self.degree,

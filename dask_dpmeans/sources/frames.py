@@ -5,6 +5,7 @@ A column of lists of one length is an embedding: ``emb`` becomes ``emb_0``, ``em
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -137,7 +138,7 @@ def frame_of(data: Any, name: str) -> Frame | None:
     """Return a data frame of any library; None for data of another kind."""
     if isinstance(data, Frame):
         return data
-    if isinstance(data, np.ndarray):  # or narwhals asks for each of its libraries
+    if isinstance(data, np.ndarray | str | PathLike):  # or narwhals asks for each of its libraries
         return None
     if is_dask_frame(data):
         kinds = zip(data.columns, data.dtypes, strict=True)

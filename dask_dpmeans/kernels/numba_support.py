@@ -5,7 +5,8 @@ order, and ties are decided by the definition in `distance`.  A loop without a t
 Python until it is compiled.
 
 Compiling takes seconds.  So a loop that is asked for by `pays` is compiled only after calls have
-asked for so much work that it pays; a loop that Numba finds in its cache is used at once.
+asked for so much work that it pays.  A loop that Numba finds in its cache is used at once, or if
+Numba is still to be loaded, soon.
 
 Numba keeps compiled code until the file of the loop changes.  So all that a loop calls or takes
 from outside is in its own file, or an argument.  The environment variable
@@ -13,6 +14,7 @@ from outside is in its own file, or an argument.  The environment variable
 """
 
 import os
+import sys
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from importlib.util import find_spec
@@ -37,6 +39,8 @@ LEAST_WORK = 2**30
 """Numbers that NumPy handles in about a second; tests set it to 0."""
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
+LOADING = 2**26
+"""Numbers after which Numba is loaded, for one of several loops: it takes some 0.4 seconds."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
@@ -53,6 +57,8 @@ class CompiledLoop(Generic[Arguments, Returned]):
         """Kinds of arguments for which the loop is used."""
         self.work: dict[tuple[Any, ...], int] = {}
         """Numbers that the twin has handled, by the kinds of other arguments."""
+        self.asked: set[tuple[Any, ...]] = set()
+        """Kinds for which Numba's cache was asked."""
         self.lock = Lock()
         """Held while one of several threads makes Numba's function."""
         self.known: Any = None
@@ -76,13 +82,14 @@ class CompiledLoop(Generic[Arguments, Returned]):
         kinds = _kinds(arguments)
         if kinds in self.ready:
             return True
-        before = self.work.get(kinds, 0)
-        self.work[kinds] = before + work + CALL
-        known = not before and compiler.load_compiled(self.compiled, arguments)
-        if not known and self.work[kinds] < seconds * LEAST_WORK:
-            return False
-        self.ready.add(kinds)
-        return True
+        done = self.work[kinds] = self.work.get(kinds, 0) + work + CALL
+        ready = done >= seconds * LEAST_WORK
+        if kinds not in self.asked and (done >= LOADING or "numba" in sys.modules):
+            self.asked.add(kinds)
+            ready = compiler.load_compiled(self.compiled, arguments) or ready
+        if ready:
+            self.ready.add(kinds)
+        return ready
 
     @cached_property
     def plain(self) -> Callable[Arguments, Returned]:

@@ -24,6 +24,8 @@ from dask_dpmeans.sources.names import column_labels, names_of
 from dask_dpmeans.sources.refusals import no_numbers
 from dask_dpmeans.sources.row_array import Raw
 
+NO_FRAMES = (np.ndarray, str, PathLike)
+"""Types of which narwhals is not asked, which looks at each of its libraries."""
 CATEGORIES = (nw.Categorical, nw.Enum)
 """Types of columns of categories."""
 LISTS = (nw.Array, nw.List)
@@ -138,7 +140,7 @@ def frame_of(data: Any, name: str) -> Frame | None:
     """Return a data frame of any library; None for data of another kind."""
     if isinstance(data, Frame):
         return data
-    if isinstance(data, np.ndarray | str | PathLike):  # or narwhals asks for each of its libraries
+    if isinstance(data, NO_FRAMES):
         return None
     if is_dask_frame(data):
         kinds = zip(data.columns, data.dtypes, strict=True)
@@ -158,7 +160,7 @@ def is_dask_frame(data: Any) -> bool:
 
 def refuse_query(data: Any, name: str) -> None:
     """Raise `InputError` for a query of Polars, DuckDB, Ibis or Spark that has not run."""
-    if isinstance(data, np.ndarray) or hasattr(data, "to_dask_array"):
+    if isinstance(data, NO_FRAMES) or hasattr(data, "to_dask_array"):
         return
     if nw.dependencies.is_into_dataframe(data):
         return

@@ -78,6 +78,22 @@ def test_a_first_fit_of_few_rows_compiles_nothing_and_says_nothing(run, tmp_path
     assert list(tmp_path.rglob("*.nbi")) == []
 
 
+def test_numba_is_loaded_for_its_cache_once_a_loop_has_some_work(run):
+    run(COMPILE)
+    script = """
+import sys
+import numpy as np
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.moments import _greatest_compiled, greatest
+given = np.array([0, 1, 0], np.int32), np.array([1.0, 2.0, 3.0]), 2
+for least, loaded in ((3 * numba_support.CALL, False), (2 * numba_support.CALL, True)):
+    numba_support.LOADING = least
+    greatest(*given)
+    assert ("numba" in sys.modules, len(_greatest_compiled.ready)) == (loaded, loaded)
+"""
+    assert run(script) == ""
+
+
 def test_the_user_is_told_once_that_loops_are_compiled_and_not_when_they_are_loaded(run):
     assert run(COMPILE) == f"{MESSAGE}{KEPT}\n"
     assert run(COMPILE) == ""
@@ -208,6 +224,7 @@ def test_loops_that_are_compiled_in_the_middle_of_a_fit_change_no_bit(seed, thre
             if type(loop) is CompiledLoop:
                 loop.ready.clear()
                 loop.work.clear()
+                loop.asked.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(numba_support, "LEAST_WORK", least)
             patch.setattr(numba_compiler, "load_compiled", lambda *_: False)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.metrics import mutual_info_score
 
 from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
@@ -19,9 +18,16 @@ from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
+
+if TYPE_CHECKING:
+    from sklearn import metrics as scikit_learn
+else:
+    # It loads scipy.stats, and a report of one run needs none of it.
+    scikit_learn = LazyModule("sklearn.metrics")
 
 # Clusters
 
@@ -306,7 +312,7 @@ def agreement_of(counted: LabelPairs) -> Agreement:
     Values are as in `agreement`.
     """
     table = _table(counted).table
-    information = float(mutual_info_score(None, None, contingency=table))
+    information = float(scikit_learn.mutual_info_score(None, None, contingency=table))
     class_entropy, cluster_entropy = (_entropy(table.sum(axis=axis)) for axis in (1, 0))
     homogeneity = _ratio(information, class_entropy)
     completeness = _ratio(information, cluster_entropy)

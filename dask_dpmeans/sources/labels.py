@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.lazy_modules import da
 from dask_dpmeans.sources.opening import Opener, lazy_array
 from dask_dpmeans.sources.row_array import RowArray
 

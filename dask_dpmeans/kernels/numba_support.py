@@ -125,7 +125,7 @@ def compiled_or_plain(
 ) -> Callable[Arguments, Returned]:
     """Return a loop without a twin to be called with these arguments: plain Python until it pays.
 
-    Parameters are those of `pays`.
+    The parameters are as for `pays`.
     """
     found: Callable[Arguments, Returned] = loop
     if not pays(loop, arguments, work, seconds):

@@ -221,7 +221,7 @@ def test_a_page_loads_nothing_and_runs_its_own_scripts_alone(written):
 def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = open_run(folder / f"{name}-run")
-    result, model = run.result, run.model
+    result, model = run.result, load(run.result.store.location)
     words = shlex.split(run_page.command(result, model))
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0

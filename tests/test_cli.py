@@ -488,6 +488,10 @@ def test_wrong_use_of_penalty_and_path_exits_2(
             ["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"],
             "nan is not a finite number of seconds",
         ),
+        (
+            ["{data}", "labels.csv", "--penalty", 1],
+            "labels.csv has the ending of a file: a run is stored as a Zarr group",
+        ),
         (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
         (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),

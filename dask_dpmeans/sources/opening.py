@@ -26,7 +26,7 @@ from dask_dpmeans.sources.formats.cube_opening import open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
-from dask_dpmeans.sources.formats.tables import open_table, table_path
+from dask_dpmeans.sources.formats.tables import open_table, parquet_below, table_path
 from dask_dpmeans.sources.frames import frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import (
     checked_store,
@@ -228,6 +228,9 @@ def _reason(place: Location, error: Exception) -> str:
     if other is not None:
         return other
     if isinstance(error, zarr.errors.NodeNotFoundError):
+        deeper = parquet_below(place)
+        if deeper is not None:
+            return f"its Parquet files lie in folders within: give the pattern {deeper}"
         return f"the folder has no metadata of Zarr; {READ}"
     return str(error) or type(error).__name__
 

@@ -58,7 +58,8 @@ def test_a_single_shape_without_gaps_is_one_cluster(seed: int) -> None:
     found = chosen(ring)
     pieces = found.alternatives[1]
     assert (found.n_clusters, found.chosen.balls) == (1, True)
-    assert pieces.balls and pieces.n_clusters > 5
+    assert pieces.balls
+    assert pieces.n_clusters > 5
     assert found.headline == "1 cluster: balls would be pieces of it"
     assert re.search(rf"and {pieces.n_clusters} balls would be pieces .* by 0\.\d\d", found.reason)
     assert LinkageChoice.from_json(json.loads(json.dumps(found.as_json()))) == found

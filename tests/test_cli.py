@@ -219,6 +219,10 @@ def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
         succeed("predict", "run.zarr", "far.npy", "out.zarr", "--force", "--json").stdout
     )
     assert (shown["n_rows"], shown["beyond"]) == (1007, 7)
+    refused = call("predict", "run.zarr", "far.npy", "labels.csv")
+    assert refused.exit_code == 2
+    assert "predictions are stored as a Zarr group, or as a table if it ends" in refused.output
+    assert not Path("labels.csv").exists()
 
 
 def test_synth_writes_what_fit_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,10 @@ def _flaw_message(
     if flaw.column >= 0:
         number = flaw.column if prepare.columns is None else prepare.columns[flaw.column]
         place += f", column {number if names is None else repr(names[number])}"
-    return describe_flaw(flaw, place, groups_are)
+    message = describe_flaw(flaw, place, groups_are)
+    if prepare.sparse and flaw.column >= 0 and not np.isfinite(flaw.value):
+        message = f"{message.partition(': ')[0]}: the weight of a link must be a number"
+    return message
 
 
 def _column(column: int, prepare: Prepare, names: Names | None) -> str:

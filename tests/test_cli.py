@@ -496,7 +496,10 @@ def test_wrong_use_of_penalty_and_path_exits_2(
             ["{data}", "labels.csv", "--penalty", 1],
             "labels.csv has the ending of a file: a run is stored as a Zarr group",
         ),
-        (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
+        (
+            ["empty.npy", "run.zarr", "--penalty", 1],
+            "empty.npy cannot be read as a .npy file: it does not begin as numpy.save begins it",
+        ),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
         (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),
         (

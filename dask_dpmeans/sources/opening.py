@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from dask_dpmeans import checks
@@ -161,6 +162,13 @@ class Opener:
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
             with explained(f"{name}: {path} cannot be read as a .npy file"):
+                with open(path, "rb") as file:
+                    begins = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+                if not begins:  # NumPy would advise to unpickle it
+                    raise InputError(
+                        f"{name}: {path} cannot be read as a .npy file: it does not begin as "
+                        "numpy.save begins it"
+                    )
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:

@@ -138,7 +138,7 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
         handle.seek(mark)
         content = next(_blocks(handle, delimiter, file, wanted=2**16), b"")
         end = int(_line_ends(content, delimiter, file)[:1].sum()) or len(content)
-        line = content[:end].decode()
+        line = _decoded(content[:end], file, name)
         names = tuple(next(csv.reader([line], delimiter=delimiter), ()))
     way = f"pandas.read_csv({file.shown!r}, {{}}).to_parquet('table.parquet')"
     said = f"{name}: the first line of {file.shown} must hold the names of the columns"
@@ -153,6 +153,18 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
             f"{said} with commas between, got {names[0]!r}: convert it, as {way.format('sep=' + repr(';'))} does"
         )
     return CsvColumns(names, delimiter), mark + end
+
+
+def _decoded(line: bytes, file: Location, name: str) -> str:
+    """Return the first line as text."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        way = f"pandas.read_csv({file.shown!r}, encoding='latin-1').to_parquet('table.parquet')"
+        raise InputError(
+            f"{name}: the first line of {file.shown} is not UTF-8 text: if it is of another encoding, "
+            f"convert it, as {way} does"
+        ) from error
 
 
 def _are_labels(names: Sequence[str]) -> bool:

@@ -278,6 +278,18 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         as_source(f"{tmp_path}/t.{ending}#x,a,y")
 
 
+def test_a_line_of_another_encoding_is_converted_as_the_error_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_bytes("städte,b\n1,2\n3,4\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"first line of .* is not UTF-8 text") as refused:
+        as_source("t.csv")
+    way = str(refused.value).partition("convert it, as ")[2].removesuffix(" does")
+    eval(way, {"pandas": pd})
+    assert opened("table.parquet")[0:2].tolist() == [[1, 2], [3, 4]]
+
+
 def test_names_that_are_rising_numbers_are_names(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("2001,2002\n5,3\n4,4\n")
     assert opened(tmp_path / "t.csv")[0:2].tolist() == [[5, 3], [4, 4]]

@@ -59,7 +59,7 @@ def check_summary(
 ) -> None:
     """Raise `InputError` for values that the first pass found unusable.
 
-    `centers` are (k, d), `names` those of all columns of the input.
+    `centers` are (k, d), and `names` are the names of all columns of the input.
     """
     if summary.flaw is not None:
         raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are, names))

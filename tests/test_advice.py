@@ -22,9 +22,22 @@ import xarray as xr
 import zarr
 from click.testing import CliRunner
 from scipy.io import netcdf_file
+from sklearn.base import clone
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, InputError, fit, load
+from dask_dpmeans import (
+    DPMeans,
+    GibbsMixture,
+    HDPMeans,
+    InputError,
+    KernelDPMeans,
+    LinkageDPMeans,
+    OnlineDPMeans,
+    SpectralDPMeans,
+    SplitMergeDPMeans,
+    fit,
+    load,
+)
 from dask_dpmeans.cli import main
 from dask_dpmeans.report.path_page import page
 from dask_dpmeans.selection.commands import after_path
@@ -390,7 +403,7 @@ def test_booleans_and_columns_that_may_miss_values_are_read_in_dask_frames_as_in
         fit(lazy, "run.zarr", DPMeans(20.0)).labels_.compute(), model.labels_
     )
     missing = frame.assign(count=pd.array([None, *range(59)], dtype="Int64"))
-    with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 0 .*column 4"):
+    with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 0 .*column 'count'"):
         DPMeans(20.0).fit(dd.from_pandas(missing, npartitions=3))
 
 
@@ -402,6 +415,45 @@ def test_text_that_spells_numbers_is_converted_as_is_said(form: Any) -> None:
         way = re.search(r"data\.astype\(float\)", refused(form(rows)))
         assert way is not None
         assert as_source(eval(way[0], {"data": form(rows)})).n_features == 3
+
+
+def test_first_centers_of_none_are_told_as_none() -> None:
+    with pytest.raises(InputError, match=r'init must be "mean", centers .*, got None$'):
+        DPMeans(9.0, init=None).fit(ROWS)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(9.0),
+        HDPMeans(9.0, 9.0),
+        KernelDPMeans(0.5),
+        LinkageDPMeans(),
+        SpectralDPMeans(0.5, affinity="rbf"),
+        OnlineDPMeans(9.0),
+        SplitMergeDPMeans(9.0),
+        GibbsMixture(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_a_missing_value_is_named_by_its_column(model: Any, form: Any) -> None:
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "income": [1.0, np.nan, 3.0]})
+    message = r"data contains NaN \(nan\) at row 1, column 'income': remove or replace"
+    with pytest.raises(InputError, match=message):
+        clone(model).fit(form(frame))
+    fitted = clone(model).fit(form(frame.fillna(0.0)))
+    if hasattr(fitted, "predict"):
+        with pytest.raises(InputError, match=message):
+            fitted.predict(form(frame))
+
+
+def test_a_column_that_overflows_is_named() -> None:
+    frame = pd.DataFrame({"age": [1.0, 2.0], "income": [-1e300, 1e300]})
+    with pytest.raises(
+        InputError, match=r"overflow float64: column 'income' reaches from -1e\+300"
+    ):
+        DPMeans(9.0).fit(frame)
 
 
 @pytest.mark.parametrize("init", ["k-means++", "random", "rows.npy", 3])

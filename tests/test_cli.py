@@ -219,6 +219,10 @@ def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
         succeed("predict", "run.zarr", "far.npy", "out.zarr", "--force", "--json").stdout
     )
     assert (shown["n_rows"], shown["beyond"]) == (1007, 7)
+    refused = call("predict", "run.zarr", "far.npy", "labels.csv")
+    assert refused.exit_code == 2
+    assert "predictions are stored as a Zarr group, or as a table if it ends" in refused.output
+    assert not Path("labels.csv").exists()
 
 
 def test_synth_writes_what_fit_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,7 +492,14 @@ def test_wrong_use_of_penalty_and_path_exits_2(
             ["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"],
             "nan is not a finite number of seconds",
         ),
-        (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
+        (
+            ["{data}", "labels.csv", "--penalty", 1],
+            "labels.csv has the ending of a file: a run is stored as a Zarr group",
+        ),
+        (
+            ["empty.npy", "run.zarr", "--penalty", 1],
+            "empty.npy cannot be read as a .npy file: it does not begin as numpy.save begins it",
+        ),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
         (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),
         (

@@ -705,6 +705,12 @@ def test_a_report_is_written_once_and_over_another_with_force(folder, tmp_path, 
     assert [each.name for each in tmp_path.iterdir()] == ["out.html"]
 
 
+def test_a_report_has_the_ending_of_a_page(folder, tmp_path):
+    with pytest.raises(InputError, match=r"end its path with \.html, got \S+out\.pdf$"):
+        report.report(folder / "fit-run", tmp_path / "out.pdf")
+    assert not (tmp_path / "out.pdf").exists()
+
+
 def test_nothing_but_a_report_is_written_over(folder, tmp_path):
     run, other = folder / "fit-run", tmp_path / "notes.html"
     other.write_text("<!DOCTYPE html>mine")

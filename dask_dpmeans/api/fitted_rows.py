@@ -46,6 +46,7 @@ def rows_of(
         rows,
         sample_weight,
         column_names=column_names,
+        known_names=getattr(model, "feature_names_in_", None),
         columns=model.feature_columns_,
         scale=model.feature_scale_,
         features=model.features_,

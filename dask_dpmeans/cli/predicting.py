@@ -60,10 +60,10 @@ def predict_command(
 ) -> None:
     """Label the rows of DATA with the clusters of RUN.
 
-    Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
+    Writes three values for each row to OUT, a Zarr group: label, squared_distance, and beyond, which is true if
     the row costs more than the penalty at every center: it is farther than the radius. With --soft M,
     also top_label and probability, M of each, and margin: by how much the label is more probable than
-    any other cluster. If OUT ends with .parquet, it is a table, with the columns --keep of DATA too.
+    any other cluster. If OUT ends with .parquet, it is a table instead, with the columns --keep of DATA too.
     """
     storage = compute["storage_options"]
     fitted, target = (Location.at(each, storage) for each in (run, out))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from dask_dpmeans.engine.loop import Algorithm, Progress, drive
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
-from dask_dpmeans.estimators.checked_rows import checked_rows
+from dask_dpmeans.estimators.checked_rows import checked_rows, names_in
 from dask_dpmeans.estimators.cubes import CubeMixin
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
 from dask_dpmeans.estimators.given_rows import GivenRows
@@ -254,6 +254,7 @@ class NearestCenterMixin(
             rows,
             sample_weight,
             groups=groups,
+            known_names=names_in(self),
             columns=self.feature_columns_,
             scale=self.feature_scale_,
             features=self.features_,
@@ -373,10 +374,13 @@ class CentersMixin(NearestCenterMixin):
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
         source = sources.as_source(
-            rows, sample_weight, groups=groups, features=method.features, **self._reads()
+            rows,
+            sample_weight,
+            groups=groups,
+            known_names=names_in(self),
+            features=method.features,
+            **self._reads(),
         )
-        if source.column_names is None and hasattr(self, "feature_names_in_"):
-            source = replace(source, column_names=tuple(self.feature_names_in_))
         if feature_map is None:
             return MappedRows(source)
         return feature_map.fit(source, self.random_state_)

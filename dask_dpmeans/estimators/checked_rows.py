@@ -46,7 +46,7 @@ def checked_rows(
     if names is None:
         names = sources.names_of(rows if frame is None else frame)
     if not reset:
-        sources.check_names(names, getattr(model, "feature_names_in_", None), name)
+        sources.check_names(names, names_in(model), name)
     found = categories or {}
     if frame is not None:
         rows, found = _rows_of_frame(model, frame, accepts, reset=reset)
@@ -89,6 +89,12 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
     if rows.dtype.kind == "O":
         rows = rows.astype(np.float64)
     return rows
+
+
+def names_in(model: BaseEstimator) -> "Names | None":
+    """Return the names of the columns of a fit; None if they have none."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(names)
 
 
 def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:

@@ -385,9 +385,12 @@ class DivergenceMixin(NearestCenterMixin):
                 "of a row needs all its columns; fill the missing values first, as impute of a fit "
                 "with missing='observed' does, or leave the metric out"
             )
+        given = f"divergence={self.divergence!r}"
+        if self.divergence == PLAIN:
+            given = f"balance_columns={self.balance_columns!r}"
         return (
-            f"divergence={self.divergence!r} and balance_columns={self.balance_columns!r} cannot be "
-            f"used with metric={self.metric!r}, which is a divergence of its own: leave the metric out"
+            f"{given} cannot be used with metric={self.metric!r}, which is a divergence of its own: "
+            "leave one of them out"
         )
 
     @property

@@ -40,6 +40,8 @@ def first_centers(init: object) -> Float64Array | None:
         if words.learned_rows and words.flat:
             raise InputError(LEARNED)
         return in_input_units(getattr(init, "cluster_centers_", None), init.feature_scale_, init)
+    if init is None:
+        raise InputError(f"{INIT}, got None")
     try:
         return np.array(init, np.float64)
     except (OverflowError, TypeError, ValueError) as error:

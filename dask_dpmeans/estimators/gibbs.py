@@ -15,7 +15,7 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.checked_rows import checked_rows
+from dask_dpmeans.estimators.checked_rows import checked_rows, names_in
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
@@ -171,7 +171,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         """Return the rows in memory, and draw the seed."""
         if sources.is_cube(X) and len(getattr(X, "dims", ())) > 2:
             raise InputError(NO_CUBES.format(", ".join(map(repr, getattr(X, "dims", ())))))
-        rows = gather_rows(sources.as_source(checked_rows(self, X, reset=True)))
+        given = checked_rows(self, X, reset=True)
+        rows = gather_rows(sources.as_source(given, known_names=names_in(self)))
         self.random_state_ = seed_of(self.random_state)
         return InMemoryRows(rows, None)
 

@@ -254,6 +254,11 @@ def as_graph(graph: Any) -> Any:
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
     graph = sources.unwrap(graph, "graph")
+    if sources.frame_of(graph, "graph") is not None:
+        raise InputError(
+            "the graph is a data frame: pass its numbers, as graph.to_numpy() gives, with the nodes "
+            "in one order along rows and columns"
+        )
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
     try:

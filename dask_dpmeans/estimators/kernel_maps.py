@@ -3,6 +3,7 @@
 Rows become features, whose inner products approximate the values of the kernel.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -15,7 +16,7 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
-from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
+from dask_dpmeans.kernels.block import Features, Float64Array, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -63,6 +64,10 @@ class KernelFeatures:
     digest: str
     """Digest of the fitted attributes."""
     transformer: "Nystroem | RBFSampler" = field(compare=False, repr=False)
+    applied: "Nystroem | RBFSampler" = field(compare=False, repr=False)
+    """The transformer of rows less `origin`."""
+    origin: Float64Array | None = field(compare=False, repr=False)
+    """(d,): what is subtracted from rows, if that leaves the kernel as it is."""
 
     @classmethod
     def of(cls, name: str, transformer: "Nystroem | RBFSampler") -> "KernelFeatures":
@@ -70,17 +75,19 @@ class KernelFeatures:
         learned = [getattr(transformer, attribute) for attribute in FITTED[name].values()]
         content = b"".join(np.ascontiguousarray(values).tobytes() for values in learned)
         digest = hashlib.sha256(content).hexdigest()
-        return cls(name, learned[-1].shape[0], digest, transformer)
+        applied, origin = transformer, None
+        if _any_origin(transformer):
+            applied, origin = copy.copy(transformer), transformer.components_.mean(axis=0)
+            applied.components_ = transformer.components_ - origin
+        return cls(name, learned[-1].shape[0], digest, transformer, applied, origin)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Align arrays from another process: unaligned ones round differently."""
         self.__dict__.update(state)
-        for attribute in FITTED[self.name].values():
-            setattr(
-                self.transformer,
-                attribute,
-                np.require(getattr(self.transformer, attribute), requirements=["A"]),
-            )
+        for transformer in (self.transformer, self.applied):
+            for attribute in FITTED[self.name].values():
+                aligned = np.require(getattr(transformer, attribute), requirements=["A"])
+                setattr(transformer, attribute, aligned)
 
     @property
     def arrays(self) -> NamedArrays:
@@ -96,9 +103,8 @@ class KernelFeatures:
         answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
         with np.errstate(all="ignore"):
             for part, tile in tiles(rows, TILE_ROWS):
-                answer[part] = self.transformer.transform(_scaled_rows(self.transformer, tile))[
-                    : part.stop - part.start
-                ]
+                prepared = _prepared_rows(self.transformer, tile, self.origin)
+                answer[part] = self.applied.transform(prepared)[: part.stop - part.start]
         return answer
 
     def error_message(self, place: str) -> str:
@@ -106,10 +112,23 @@ class KernelFeatures:
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
 
 
-def _scaled_rows(transformer: "Nystroem | RBFSampler", rows: Rows) -> Rows:
-    """Return rows scaled for the kernel: scikit-learn takes lengths < 2.2e-15 for 0."""
+def _any_origin(transformer: "Nystroem | RBFSampler") -> bool:
+    """Return whether rows may be given from any origin.
+
+    scikit-learn multiplies rows for their distances.  100,000,000 away from 0, the products of
+    rows 10 apart have lost all digits of the distance.
+    """
+    return getattr(transformer, "kernel", None) == "rbf"
+
+
+def _prepared_rows(
+    transformer: "Nystroem | RBFSampler", rows: Rows, origin: Float64Array | None
+) -> Rows:
+    """Return rows for the kernel, from `origin`: scikit-learn takes lengths < 2.2e-15 for 0."""
     if getattr(transformer, "kernel", None) == "cosine":
         return unit(rows.astype(np.float64))
+    if origin is not None:
+        return rows - origin
     return rows
 
 
@@ -166,7 +185,11 @@ class Approximation:
         transformer = self._transformer(len(sample), sample.shape[1], seed)
         try:
             with sources.one_blas_thread(), np.errstate(all="ignore"):
-                transformer.fit(_scaled_rows(transformer, sample))
+                if _any_origin(transformer):
+                    transformer.fit(sample - sample.mean(axis=0))
+                    transformer.components_ = sample[transformer.component_indices_]
+                else:
+                    transformer.fit(_prepared_rows(transformer, sample, None))
         except ValueError as error:  # of what decomposes the matrix of the kernel
             raise InputError(
                 f"the kernel {self.kernel!r} overflows among the rows drawn: {OVERFLOW_ADVICE}"

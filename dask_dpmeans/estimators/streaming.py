@@ -10,6 +10,7 @@ from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.checked_rows import names_in
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.kernels.block import Block, Float64Array
@@ -90,7 +91,8 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         """
         method, task = self.method(), Tasks.of(self, X, y)
         given = self._rows_to_fit(X, samples, features)
-        source = sources.as_source(given.checked(self, reset=True))
+        rows = given.checked(self, reset=True)
+        source = sources.as_source(rows, known_names=names_in(self))
         state = source.carry(method.take, method.init(source.n_features), "stream")
         clusters = method.clusters(state)
         inertia = batch.inertia_of(source, clusters.centers)
@@ -136,7 +138,9 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         else:
             given = self._rows_given(X)
         rows = given.checked(self, reset=first)
-        source = sources.as_source(rows, centers=getattr(self, "cluster_centers_", None))
+        source = sources.as_source(
+            rows, known_names=names_in(self), centers=getattr(self, "cluster_centers_", None)
+        )
         before = method.init(source.n_features) if first else self.state_
         state = source.carry(method.take, before, "stream")
         self._set_state(state, method.clusters(state))

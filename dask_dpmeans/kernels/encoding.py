@@ -439,7 +439,7 @@ def requirement(layout: Layout) -> str:
 def numbers_of(name: str | ColumnDivergence, kind: ColumnDivergence) -> str:
     """Return what numbers a divergence takes, for errors."""
     if name == CATEGORICAL:
-        return "the integers 0, 1, ... of categories that the fit had"
+        return "the codes 0, 1, ... of categories, up to the greatest code of the fit"
     if name == MULTINOMIAL:
         return "numbers >= 0 that are not all 0 in a row"
     return kind.takes

@@ -79,7 +79,9 @@ def open_source(
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
     summary, prepare = column_statistics(layout.stored_dtype, layout.prepare, fold, columns.scale)
-    check_summary(summary, layout.rows, prepare, needs.centers, arrays.groups_name)
+    check_summary(
+        summary, layout.rows, prepare, needs.centers, arrays.groups_name, layout.column_names
+    )
     return RowSource(
         plan,
         tuple(shards),

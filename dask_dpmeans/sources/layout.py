@@ -237,6 +237,8 @@ def lay_out(
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
     names = names_of(opened.data if isinstance(opened.data, TableRows | CubeRows) else arrays.data)
+    if names is None and columns.known_names is not None:
+        names = tuple(columns.known_names)
     prepare = _prepare_of(rows, columns, needs, names)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from dask_dpmeans import checks
@@ -26,7 +27,7 @@ from dask_dpmeans.sources.formats.cube_opening import open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
-from dask_dpmeans.sources.formats.tables import open_table, table_path
+from dask_dpmeans.sources.formats.tables import open_table, parquet_below, table_path
 from dask_dpmeans.sources.frames import frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import (
     checked_store,
@@ -161,6 +162,13 @@ class Opener:
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
             with explained(f"{name}: {path} cannot be read as a .npy file"):
+                with open(path, "rb") as file:
+                    begins = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+                if not begins:  # NumPy would advise to unpickle it
+                    raise InputError(
+                        f"{name}: {path} cannot be read as a .npy file: it does not begin as "
+                        "numpy.save begins it"
+                    )
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:
@@ -228,6 +236,9 @@ def _reason(place: Location, error: Exception) -> str:
     if other is not None:
         return other
     if isinstance(error, zarr.errors.NodeNotFoundError):
+        deeper = parquet_below(place)
+        if deeper is not None:
+            return f"its Parquet files lie in folders within: give the pattern {deeper}"
         return f"the folder has no metadata of Zarr; {READ}"
     return str(error) or type(error).__name__
 

@@ -60,6 +60,7 @@ class SourceOptions(Reading, Accepting, total=False):
     """All options of `as_source`."""
 
     column_names: Sequence[str] | None
+    known_names: Sequence[str] | None
     block_rows: int | None
     features: Features | None
     sparse: bool
@@ -142,6 +143,8 @@ class Columns(FromOptions):
     """"std", or (d,) divisors; None to leave the columns as they are."""
     column_names: Sequence[str] | None = None
     """Names of the columns in the fit; empty if they had none, None if they are not compared."""
+    known_names: Sequence[str] | None = None
+    """Names of the columns of rows that come without theirs."""
     fill_missing: bool = False
     """Whether a chunk that is not in a Zarr store holds the fill value; else it may have been lost,
     and is an error."""

@@ -40,6 +40,8 @@ MOST_NAMED = 5
 """Foreign files that an error names."""
 WITH_ARTICLE = ("run", "path", "penalty", "tree")
 """Kinds of outputs that are countable nouns."""
+FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
+"""Endings that a new group cannot have: who writes `labels.csv` wants a file."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class Output:
         _check_place(self.location, inputs)
         there = self.kind()
         if there is None and _is_free(self.location):
+            self._refuse_file(kind)
             return
         if there is None:
             raise InputError(
@@ -148,6 +151,17 @@ class Output:
             raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
         if resume and self.begun():
             self.request()  # refuses other formats
+
+    def _refuse_file(self, kind: str) -> None:
+        """Raise `InputError` for the path of a file of another kind."""
+        if not self.path.lower().endswith(FILE_ENDINGS):
+            return
+        stored = f"{with_article(kind)} is stored as a Zarr group"
+        if kind == "predictions":
+            stored = (
+                "predictions are stored as a Zarr group, or as a table if it ends with .parquet"
+            )
+        raise InputError(f"{self.path} has the ending of a file: {stored}")
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""

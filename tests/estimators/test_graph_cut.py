@@ -4,6 +4,7 @@ import json
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -223,3 +224,20 @@ def test_algorithm_1_from_one_cluster_is_fitted_stored_and_resumed_like_the_rest
     assert load(tmp_path / "one.zarr").n_clusters_ == 1
     with pytest.raises(InputError, match="init must be one of 'coarsen', 'mean', got 'mena'"):
         GraphCutDPMeans(PENALTY, init="mena").fit(graph)
+
+
+def test_a_link_that_is_no_number_is_told_as_a_link(graph):
+    links = csr_array(graph)
+    links.data[:] = np.nan
+    message = (
+        r"data contains NaN \(nan\) at row 0, column \d+: the weight of a link must be a number$"
+    )
+    with pytest.raises(InputError, match=message):
+        GraphCutDPMeans(PENALTY).fit(links)
+
+
+def test_a_graph_in_a_data_frame_is_told_how_to_be_passed(graph, model):
+    frame = pd.DataFrame(graph)
+    with pytest.raises(InputError, match=r"the graph is a data frame: .* graph.to_numpy\(\) gives"):
+        GraphCutDPMeans(PENALTY).fit(frame)
+    same(GraphCutDPMeans(PENALTY, random_state=0).fit(frame.to_numpy()), model)

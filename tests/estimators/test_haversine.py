@@ -218,6 +218,10 @@ def test_parameters_that_cannot_be_used_are_refused():
         DPMeans(500, metric="haversine", init=np.ones((1, 3))).fit(rows)
     with pytest.raises(InputError, match=r"center 0 is \[91\.0, 0\.0\]"):
         DPMeans(500, metric="haversine", init=[[91.0, 0.0]]).fit(rows)
+    with pytest.raises(InputError, match=r"^divergence='poisson' cannot be used with metric='hav"):
+        DPMeans(500, metric="haversine", divergence="poisson").fit(rows)
+    with pytest.raises(InputError, match=r"^balance_columns=True cannot be used with metric='hav"):
+        DPMeans(500, metric="haversine", balance_columns=True).fit(rows)
     with pytest.raises(InputError, match=r"missing='observed' cannot be used with metric='hav"):
         DPMeans(500, metric="haversine", missing="observed").fit(rows)
 

@@ -128,6 +128,19 @@ def test_an_approximation_by_all_rows_is_the_exact_form():
     assert features.objective_ == pytest.approx(exact.objective_, rel=1e-6)
 
 
+@given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
+@settings(max_examples=20)
+def test_an_approximation_of_rbf_does_not_depend_on_where_the_rows_are(first, second):
+    rows = np.round(64 * ROWS[:80]) / 64  # sums with the offset are exact
+    kernel = pairwise_kernels(rows, metric="rbf", gamma=0.2)
+    model = KernelDPMeans(0.6, gamma=0.2, approximation="nystroem", random_state=0)
+    far = rows + np.array([first, second])
+    model.fit(far)
+    features = model.features_(far, Scratch())
+    np.testing.assert_allclose(features @ features.T, kernel, atol=1e-6)
+    assert (model.predict(far) == model.labels_).all()
+
+
 def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_not():
     feature_map = FORMS["nystroem"]._feature_map()
     sources = {}

@@ -131,8 +131,8 @@ def test_no_row_is_an_outlier_without_a_price(rows):
     [
         ({"search": False}, r"outlier_penalty and outlier_share need search=True"),
         ({"search": False, "outlier_penalty": None, "outlier_share": 0.1}, r"need search=True"),
-        ({"outlier_share": 0.1}, r"without an outlier_penalty"),
-        ({"outlier_penalty": None, "outlier_share": 1.0}, r"outlier_share must be below 1"),
+        ({"outlier_share": 0.1}, r"give outlier_share or outlier_penalty, not both: .*got 0.1 and"),
+        ({"outlier_penalty": None, "outlier_share": 5}, r"share must be below 1, got 5.0: it is a"),
         ({"outlier_penalty": 0.0}, r"outlier_penalty must be a finite number > 0"),
         ({"min_cluster_weight": -1.0}, r"min_cluster_weight must be a finite number >= 0"),
     ],

@@ -187,10 +187,15 @@ class Parameters(BaseMethod):
             object.__setattr__(self, "outlier_penalty", outlier_penalty)
         if self.outlier_share is not None:
             share = checks.number("outlier_share", self.outlier_share, or_none=" or None")
-            if share >= 1 or self.outlier_penalty is not None:
+            if share >= 1:
                 raise InputError(
-                    "outlier_share must be below 1 and without an outlier_penalty, which it finds, "
-                    f"got {share!r} and {self.outlier_penalty!r}"
+                    f"outlier_share must be below 1, got {share!r}: it is a share of the rows, such "
+                    "as 0.02"
+                )
+            if self.outlier_penalty is not None:
+                raise InputError(
+                    "give outlier_share or outlier_penalty, not both: outlier_share finds the "
+                    f"penalty of an outlier, got {share!r} and {self.outlier_penalty!r}"
                 )
             object.__setattr__(self, "outlier_share", share)
         least = checks.number("min_cluster_weight", self.min_cluster_weight, ">= 0")

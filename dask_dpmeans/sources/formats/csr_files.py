@@ -86,12 +86,18 @@ def open_npz(path: str, name: str) -> csr_array:
     with explained(f"{name}: {path} cannot be read as a .npz file of scipy.sparse"):
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
+            names = [part.removesuffix(".npy") for part in parts.namelist()] or ["none"]
         most = own_resources(None, None).memory
         if size > most:
             raise InputError(
                 f"{name}: {path} holds {size:,} bytes, and is read into memory, which has "
                 f"{most:,}: write it as a Zarr group in the layout of anndata, which is read in "
                 "parts"
+            )
+        if "format" not in names:
+            raise InputError(
+                f"{name}: {path} holds no sparse rows but the arrays {', '.join(names)}: write one "
+                f"as a .npy file, as numpy.save('rows.npy', numpy.load({path!r})[{names[0]!r}]) does"
             )
         matrix = load_npz(path)
     return from_scipy(matrix, name)

@@ -8,13 +8,14 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import explained
-from dask_dpmeans.sources.formats.table_files import TableFile, check_height
+from dask_dpmeans.sources.formats.table_files import TableFile, check_columns, check_height
 from dask_dpmeans.sources.lazy_modules import arrow_csv, pyarrow
 from dask_dpmeans.storage.location import Location
 
@@ -111,6 +112,7 @@ def _scanned(
 ) -> tuple[CsvColumns, Blocks, dict[str, Any]]:
     """Return the columns of a file, its blocks, and the type of each column that is used."""
     header, at = _header(file, name)
+    check_columns(columns or (), header.names, (), file.shown, name)
     kinds = {each: pyarrow.null() for each in header.names if columns is None or each in columns}
     used = [each for each in kinds if header.names.count(each) == 1]
     blocks: Blocks = []
@@ -136,13 +138,13 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
         handle.seek(mark)
         content = next(_blocks(handle, delimiter, file, wanted=2**16), b"")
         end = int(_line_ends(content, delimiter, file)[:1].sum()) or len(content)
-        line = content[:end].decode()
+        line = _decoded(content[:end], file, name)
         names = tuple(next(csv.reader([line], delimiter=delimiter), ()))
     way = f"pandas.read_csv({file.shown!r}, {{}}).to_parquet('table.parquet')"
     said = f"{name}: the first line of {file.shown} must hold the names of the columns"
     if not any(names):
         raise InputError(f"{said}, and it is empty")
-    if all(map(_is_number, names)) and not all(each.isdigit() for each in names):
+    if all(map(_is_number, names)) and not _are_labels(names):
         raise InputError(
             f"{said}, and it holds numbers: write one, as {way.format('header=None')} does"
         )
@@ -151,6 +153,26 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
             f"{said} with commas between, got {names[0]!r}: convert it, as {way.format('sep=' + repr(';'))} does"
         )
     return CsvColumns(names, delimiter), mark + end
+
+
+def _decoded(line: bytes, file: Location, name: str) -> str:
+    """Return the first line as text."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        way = f"pandas.read_csv({file.shown!r}, encoding='latin-1').to_parquet('table.parquet')"
+        raise InputError(
+            f"{name}: the first line of {file.shown} is not UTF-8 text: if it is of another encoding, "
+            f"convert it, as {way} does"
+        ) from error
+
+
+def _are_labels(names: Sequence[str]) -> bool:
+    """Return whether numbers may be names, such as years or the column numbers of pandas: they rise."""
+    if not all(each.isdigit() for each in names):
+        return False
+    numbers = [int(each) for each in names]
+    return all(low < high for low, high in pairwise(numbers))
 
 
 def _blocks(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.sources.lazy_modules import parquet, pyarrow
 from dask_dpmeans.storage.location import Location
@@ -62,6 +62,25 @@ class TableFile:
         with _parquet_file(self.location) as opened:
             groups = map(opened.metadata.row_group, range(opened.num_row_groups))
             return {column for group in groups for column in _flawed(group)}
+
+
+def check_columns(
+    wanted: Sequence[str], names: Sequence[str], index: Sequence[str], path: str, name: str
+) -> None:
+    """Raise `InputError` for columns that a table lacks, or has twice, or if it has none at all."""
+    missing = [column for column in wanted if column not in names]
+    usable = [each for each in names if each not in index]
+    if missing or not usable:
+        lacking = ", ".join(map(repr, missing)) or "to use"
+        raise InputError(
+            f"{name}: {path} has no column {lacking}: its columns are {', '.join(usable) or 'none'}"
+        )
+    twice = [column for column in dict.fromkeys(wanted) if names.count(column) > 1]
+    if twice:
+        repeated = ", ".join(map(repr, twice))
+        raise InputError(
+            f"{name}: more than one column of {path} is called {repeated}: rename these"
+        )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from dask_dpmeans.sources.formats.table_files import (
     AVAILABLE,
     TableFile,
     TablePart,
+    check_columns,
     open_arrow_files,
     open_parquet_files,
 )
@@ -136,6 +137,16 @@ def _is_table(path: str) -> bool:
         return True
     folder = "://" not in path and os.path.isdir(path)
     return folder and any(file.suffix in PARQUET.suffixes for file in Path(path).iterdir())
+
+
+def parquet_below(place: Location) -> str | None:
+    """Return the pattern of Parquet files in folders of a folder (Hive); None if there are none."""
+    if place.remote:
+        return None
+    for pattern in ("*/*", "*/*/*"):
+        if any(file.suffix == ".parquet" for file in Path(place.url).glob(pattern)):
+            return f"{place.url}/{pattern}.parquet; names of folders are no columns"
+    return None
 
 
 def open_table(
@@ -302,10 +313,7 @@ def _chosen(
     chosen, names = columns, opened.schema.names
     if chosen is None:
         chosen = tuple(each for each in names if each not in opened.index)
-    missing = [column for column in chosen if names.count(column) != 1]
-    if missing or not chosen:
-        found = ", ".join(names) or "none"
-        raise InputError(f"{name}: {path} has no one column {missing}, it has {found}")
+    check_columns(chosen, names, opened.index, path, name)
     return chosen
 
 

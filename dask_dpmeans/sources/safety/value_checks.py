@@ -8,6 +8,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, Flaw, Summary
 from dask_dpmeans.sources.lazy_modules import is_dask_array, is_zarr_array
+from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.shards import Prepare
 
 EXACT_INTEGERS = 2.0**53
@@ -22,7 +23,7 @@ def limit_of(dtype: np.dtype[Any]) -> float:
 
 
 TAKES_MISSING = (
-    "DPMeans with missing='observed', whose impute fills them for other methods, or HDPMeans"
+    "DPMeans or HDPMeans with missing='observed', whose impute fills them for other methods"
 )
 """What to do with missing values, for errors."""
 
@@ -54,10 +55,14 @@ def check_summary(
     prepare: Prepare,
     centers: Float64Array | None,
     groups_are: str = "groups",
+    names: Names | None = None,
 ) -> None:
-    """Raise `InputError` for values that the first pass found unusable; `centers` are (k, d)."""
+    """Raise `InputError` for values that the first pass found unusable.
+
+    `centers` are (k, d), and `names` are the names of all columns of the input.
+    """
     if summary.flaw is not None:
-        raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are))
+        raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are, names))
     if prepare.missing and not (summary.lowest <= summary.highest).any():
         raise InputError("every value of data is missing: at least one must be there")
     if summary.weight == 0:
@@ -73,27 +78,33 @@ def check_summary(
     widest = summary.overflowing(centers, float(np.finfo(prepare.dtype).max))
     if widest is not None:
         raise InputError(
-            f"squared distances overflow float64: column {_column(widest, prepare)} reaches from "
-            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a "
-            "constant first"
+            f"squared distances overflow float64: column {_column(widest, prepare, names)} reaches "
+            f"from {summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by "
+            "a constant first"
         )
 
 
-def _flaw_message(flaw: Flaw, rows: object, prepare: Prepare, groups_are: str) -> str:
+def _flaw_message(
+    flaw: Flaw, rows: object, prepare: Prepare, groups_are: str, names: Names | None
+) -> str:
     place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"
     if prepare.features is not None and flaw.column == -3:
         return prepare.features.error_message(place)
     if flaw.column >= 0:
-        columns = prepare.columns
-        place += f", column {flaw.column if columns is None else columns[flaw.column]}"
-    return describe_flaw(flaw, place, groups_are)
+        number = flaw.column if prepare.columns is None else prepare.columns[flaw.column]
+        place += f", column {number if names is None else repr(names[number])}"
+    message = describe_flaw(flaw, place, groups_are)
+    if prepare.sparse and flaw.column >= 0 and not np.isfinite(flaw.value):
+        message = f"{message.partition(': ')[0]}: the weight of a link must be a number"
+    return message
 
 
-def _column(column: int, prepare: Prepare) -> int:
-    """Return a column's number in the input, or among the features."""
-    if prepare.columns is None or prepare.features is not None:
-        return column
-    return prepare.columns[column]
+def _column(column: int, prepare: Prepare, names: Names | None) -> str:
+    """Return a column's name or number in the input, or its number among the features."""
+    if prepare.features is not None:
+        return str(column)
+    number = column if prepare.columns is None else prepare.columns[column]
+    return str(number) if names is None else repr(names[number])
 
 
 def _chunk_of(rows: object, row: int) -> str:

@@ -255,7 +255,8 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
         ("", "the first line of .* and it is empty"),
         ("a,b\n1,2\n3\n", "cannot be read as a CSV file: .*Expected 2 columns, got 1"),
         ('a,b\n1,5" pipe\n2,6" pipe\n', "has a quote inside a value, '.*5\" pipe"),
-        ("a,a\n1,2\n", r"has no one column \['a', 'a'\], it has a, a"),
+        ("a,a\n1,2\n", r"more than one column of \S+t.csv is called 'a': rename these"),
+        ("5,3\n1,2\n", r"names of the columns, and it holds numbers: .* header=None"),
         ("a,b\n1,x\n", "name those to use, as .*t.csv#a' does|.*t.csv#a does"),
         ("a,b\n", r"Found array with 0 sample\(s\)"),
     ],
@@ -265,6 +266,42 @@ def test_lines_that_cannot_be_used_are_named(tmp_path: Path, content: str, messa
     path.write_text(content)
     with pytest.raises(InputError, match=message):
         as_source(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+def test_a_column_that_is_not_there_is_named_with_those_that_are(
+    tmp_path: Path, ending: str
+) -> None:
+    write(pa.table({"a": [1.0], "b": [2.0], "c": [3.0]}), tmp_path / f"t.{ending}")
+    message = rf"t\.{ending} has no column 'x', 'y': its columns are a, b, c$"
+    with pytest.raises(InputError, match=message):
+        as_source(f"{tmp_path}/t.{ending}#x,a,y")
+
+
+def test_a_line_of_another_encoding_is_converted_as_the_error_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_bytes("städte,b\n1,2\n3,4\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"first line of .* is not UTF-8 text") as refused:
+        as_source("t.csv")
+    way = str(refused.value).partition("convert it, as ")[2].removesuffix(" does")
+    eval(way, {"pandas": pd})
+    assert opened("table.parquet")[0:2].tolist() == [[1, 2], [3, 4]]
+
+
+def test_names_that_are_rising_numbers_are_names(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("2001,2002\n5,3\n4,4\n")
+    assert opened(tmp_path / "t.csv")[0:2].tolist() == [[5, 3], [4, 4]]
+
+
+def test_parquet_files_in_folders_of_a_folder_are_a_pattern(tmp_path: Path) -> None:
+    part = tmp_path / "rows" / "year=2001"
+    part.mkdir(parents=True)
+    write(pa.table({"a": [1.0, 2.0]}), part / "0.parquet")
+    with pytest.raises(InputError, match=r"give the pattern \S+/rows/\*/\*\.parquet; names of"):
+        as_source(tmp_path / "rows")
+    assert opened(tmp_path / "rows/*/*.parquet")[0:2].tolist() == [[1.0], [2.0]]
 
 
 def test_a_quote_that_is_not_closed_ends_no_memory(

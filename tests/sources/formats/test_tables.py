@@ -268,7 +268,7 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
     (folder.parent / "empty.parquet").mkdir()
     (folder.parent / "broken.parquet").write_bytes(b"PAR1 and nothing")
     return {
-        f"{folder}#age,none": ("table.parquet has no one column", "none"),
+        f"{folder}#age,none": ("table.parquet has no column 'none': its columns are", ""),
         f"{folder}": ("column 'city' of", "no numbers: name those to use, as"),
         f"{folder}#city": ("column 'city' of", "large_string|string"),
         f"{other}#a": ("2.parquet has other columns than a of", "1.parquet, or other types"),

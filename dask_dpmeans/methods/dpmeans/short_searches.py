@@ -34,11 +34,11 @@ FAILURES_OF_CLUSTER = 3
 three seeds of 104 problems ended .05 % higher on average, in .6 of the time."""
 CELLS = 320
 """Cells of rows, at least; fewer than twice as many rows have none."""
-CELLS_OF_CLUSTER = 24
+CELLS_OF_CLUSTER = 32
 """Cells for each cluster, at least."""
 SETTLED = 10
 """Members of a population of cells that settle on all rows."""
-SETTLED_FAILURES = 30
+SETTLED_FAILURES = 60
 """Their children in a row that must fail before the end."""
 QUICK_SHARE = 8
 """A quick search ends after this fraction of the failures, 1 / QUICK_SHARE."""

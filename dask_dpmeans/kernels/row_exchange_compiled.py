@@ -444,13 +444,52 @@ def draw_row(weights: Float64Array, costs: Float64Array, draw: float) -> int:
 
 
 @compile_loop
+def _open_at_best(
+    rows: Float64Array,
+    weights: Float64Array,
+    draws: Float64Array,
+    least: float,
+    opened: int,
+    labels: Int64Array,
+    costs: Float64Array,
+) -> bool:
+    """Open a cluster at the one of some drawn rows that saves most, and return whether it opens.
+
+    Labels and costs, (n,), change in place.  It opens only if it saves more than `least`.
+    """
+    n, d = rows.shape
+    highest, found = least, False
+    trial, best = np.empty(n), np.empty(n)
+    for draw in draws:
+        row = draw_row(weights, costs, draw)
+        if row < 0:
+            break
+        saved = 0.0
+        for i in range(n):
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[row, j]
+                squared += difference * difference
+            trial[i] = squared
+            if squared < costs[i]:
+                saved += weights[i] * (costs[i] - squared)
+        if saved > highest:
+            highest, found = saved, True
+            best, trial = trial, best
+    if found:
+        for i in range(n):
+            if best[i] < costs[i]:
+                costs[i], labels[i] = best[i], opened
+    return found
+
+
+@compile_loop
 def open_compiled(
     rows: Float64Array, weights: Float64Array, penalty: float, draws: Float64Array
 ) -> Int64Array:
-    """Compiled twin of `short_search.open_rows` for rows, (n, d)."""
+    """Compiled twin of `short_search.start` for rows, (n, d)."""
     n, d = rows.shape
-    labels = np.zeros(n, np.int64)
-    costs, trial, best = np.empty(n), np.empty(n), np.empty(n)
+    labels, costs = np.zeros(n, np.int64), np.empty(n)
     row = min(n - 1, int(draws[0, 0] * n))
     for i in range(n):
         costs[i] = 0.0
@@ -458,88 +497,38 @@ def open_compiled(
             difference = rows[i, j] - rows[row, j]
             costs[i] += difference * difference
     for step in range(1, len(draws)):
-        highest, found = 0.5 * penalty, False
-        for attempt in range(draws.shape[1]):
-            row = draw_row(weights, costs, draws[step, attempt])
-            if row < 0:
-                break
-            drop = 0.0
-            for i in range(n):
-                squared = 0.0
-                for j in range(d):
-                    difference = rows[i, j] - rows[row, j]
-                    squared += difference * difference
-                trial[i] = squared
-                if squared < costs[i]:
-                    drop += weights[i] * (costs[i] - squared)
-            if drop > highest:
-                highest, found = drop, True
-                best, trial = trial, best
-        if not found:
+        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, step, labels, costs):
             break
-        for i in range(n):
-            if best[i] < costs[i]:
-                costs[i], labels[i] = best[i], step
     return labels
 
 
 @compile_loop
-def as_rows(centers: Float64Array) -> Float64Array:
-    """Return centers, (d, k), as rows, (k, d)."""
-    found = np.empty((centers.shape[1], centers.shape[0]))
-    for c in range(found.shape[0]):
-        for j in range(found.shape[1]):
-            found[c, j] = centers[j, c]
-    return found
-
-
-@compile_loop
-def cross_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    first: Float64Array,
-    second: Float64Array,
-    draws: Float64Array,
+def swap_compiled(
+    rows: Float64Array, weights: Float64Array, centers: Float64Array, draws: Float64Array
 ) -> Int64Array:
-    """Compiled twin of `short_search.cross` for centers, (d, k) and (d, m)."""
-    d, k = first.shape
-    m = second.shape[1]
-    of_first, of_second = np.empty(k, np.int64), np.empty(m, np.int64)
-    assign_compiled(as_rows(first), second, of_first, np.empty(k))
-    assign_compiled(as_rows(second), first, of_second, np.empty(m))
-    centers, count = np.empty((d, k + m)), 0
-    for c in range(k):
-        if draws[c] < 0.5:
-            for j in range(d):
-                centers[j, count] = first[j, c]
-            count += 1
-    for c in range(m):
-        other = of_second[c]
-        drawn = draws[k + c] < 0.5
-        if of_first[other] == c:
-            drawn = not draws[other] < 0.5
-        if drawn:
-            for j in range(d):
-                centers[j, count] = second[j, c]
-            count += 1
-    n = len(rows)
-    labels, costs = np.empty(n, np.int64), np.empty(n)
-    left = -1
-    if count > 1:
-        left = min(count - 1, int(draws[k + m] * count))
-        count -= 1
-        for j in range(d):
-            centers[j, left] = centers[j, count]
-    assign_compiled(rows, first_columns(centers, count), labels, costs)
-    if left < 0:
-        return labels
-    row = draw_row(weights, costs, draws[k + m + 1])
-    if row >= 0:
-        for i in range(n):
-            squared = 0.0
-            for j in range(d):
-                difference = rows[i, j] - rows[row, j]
-                squared += difference * difference
-            if squared < costs[i]:
-                labels[i] = count
+    """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1."""
+    n, k = len(rows), centers.shape[1]
+    labels, others = np.empty(n, np.int64), np.empty(n, np.int64)
+    costs, second, squared = np.empty(n), np.empty(n), np.empty(k)
+    losses = np.zeros(k)
+    for i in range(n):
+        _square_distances(rows[i], centers, k, squared)
+        best, other = 0, -1
+        for c in range(1, k):
+            if squared[c] < squared[best]:
+                best, other = c, best
+            elif other < 0 or squared[c] < squared[other]:
+                other = c
+        labels[i], others[i] = best, other
+        costs[i], second[i] = squared[best], squared[other]
+        losses[best] += weights[i] * (second[i] - costs[i])
+    left = min(k - 1, int(draws[0, 0] * k))
+    for draw in draws[0, 1:]:
+        c = min(k - 1, int(draw * k))
+        if losses[c] < losses[left]:
+            left = c
+    for i in range(n):
+        if labels[i] == left:
+            labels[i], costs[i] = others[i], second[i]
+    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs)
     return labels

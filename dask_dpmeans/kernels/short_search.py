@@ -19,14 +19,16 @@ from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
     assign_compiled,
-    cross_compiled,
     merge_compiled,
     open_compiled,
     settle_compiled,
+    swap_compiled,
 )
 
 MOST_NUMBERS = 2**20
 """Most squared distances at a time without Numba."""
+SWAP_TRIES = 6
+"""Centers that are drawn to leave, and rows to open at, for each swap of a child."""
 
 
 @dataclass(frozen=True)
@@ -94,53 +96,69 @@ class FewRows:
         labels = np.zeros(n, np.int64)
         costs = self._squared(min(n - 1, int(draws[0, 0] * n)))
         for k, step in enumerate(draws[1:], start=1):
-            rows = [row for row in _drawn(self.weights * costs, step) if row >= 0]
-            trials = [self._squared(row) for row in rows]
-            drops = [
-                float(np.add.accumulate(self.weights * np.maximum(costs - trial, 0.0))[-1])
-                for trial in trials
-            ]
-            if not max(drops, default=0.0) > 0.5 * self.penalty:
+            if not self._open(step, 0.5 * self.penalty, k, labels, costs):
                 break
-            best = trials[int(np.argmax(drops))]
-            labels[best < costs] = k
-            costs = np.minimum(costs, best)
         return labels
+
+    def _open(
+        self, draws: Float64Array, least: float, k: int, labels: Int64Array, costs: Float64Array
+    ) -> bool:
+        """Open cluster k at the one of some drawn rows that saves most, and return whether it opens.
+
+        Labels and costs, (n,), change in place.  It opens only if it saves more than `least`.
+        """
+        rows = [row for row in _drawn(self.weights * costs, draws) if row >= 0]
+        trials = [self._squared(row) for row in rows]
+        saved = [
+            float(np.add.accumulate(self.weights * np.maximum(costs - trial, 0.0))[-1])
+            for trial in trials
+        ]
+        if not max(saved, default=0.0) > least:
+            return False
+        best = trials[int(np.argmax(saved))]
+        labels[best < costs] = k
+        np.minimum(costs, best, out=costs)
+        return True
 
     def assign(self, centers: Float64Array) -> Int64Array:
         """Return the numbers, (n,), of the nearest of centers, (d, k)."""
-        labels, costs = np.empty(len(self.rows), np.int64), np.empty(len(self.rows))
-        given = self.rows, centers, labels, costs
-        if pays(assign_compiled, given, centers.size * len(self.rows)):
-            assign_compiled(*given)
-            return labels
-        return _nearest(self.rows, centers)[0]
+        return _assign(self.rows, centers)
 
     def cross(self, one: Partition, two: Partition, draws: Float64Array) -> Int64Array:
         """Return labels, (n,), at a crossover of two ends with one center swapped.
 
         Of two centers that are nearest to each other one is drawn; each other one is drawn or left
-        out.  `draws`, (k + l + 2,), are numbers in [0, 1).
+        out.  `draws`, (k + l + 2 * SWAP_TRIES,), are numbers in [0, 1).
         """
         first, second = one.centers, two.centers
         k, m = first.shape[1], second.shape[1]
-        given = self.rows, self.weights, first, second, draws
-        if pays(cross_compiled, given, 16 * max(k, m) * self.rows.size):
-            return cross_compiled(*given)
-        of_first, of_second = _nearest(first.T, second)[0], _nearest(second.T, first)[0]
+        of_first = _assign(np.ascontiguousarray(first.T), second)
+        of_second = _assign(np.ascontiguousarray(second.T), first)
         drawn, others = draws[:k] < 0.5, draws[k : k + m] < 0.5
         paired = of_first[of_second] == np.arange(m)
         others[paired] = ~drawn[of_second[paired]]
         centers = np.concatenate([first[:, drawn], second[:, others]], axis=1)
-        count = centers.shape[1]
-        if count == 1:
-            return _nearest(self.rows, centers)[0]
-        left = min(count - 1, int(draws[k + m] * count))
-        centers[:, left] = centers[:, -1]
-        labels, costs = _nearest(self.rows, centers[:, :-1])
-        row = _drawn(self.weights * costs, draws[k + m + 1 :])[0]
-        if row >= 0:
-            labels[self._squared(row) < costs] = count - 1
+        if centers.shape[1] == 1:
+            return self.assign(centers)
+        return self.swap(centers, draws[k + m :].reshape(2, SWAP_TRIES))
+
+    def swap(self, centers: Float64Array, draws: Float64Array) -> Int64Array:
+        """Return labels, (n,), at centers, (d, k), of which one left and one opened at a row.
+
+        Of some drawn centers the one leaves that costs least without it.  Of some rows, drawn by
+        what they cost then, the one is opened at that saves most.  `draws`, (2, tries), are numbers
+        in [0, 1); k > 1.
+        """
+        given, k = (self.rows, self.weights, centers, draws), centers.shape[1]
+        if pays(swap_compiled, given, 16 * max(k, draws.size) * self.rows.size):
+            return swap_compiled(*given)
+        labels, costs, others, second = _nearest_two(self.rows, centers)
+        losses = total(labels, self.weights * (second - costs), k)
+        tried = np.minimum(k - 1, (draws[0] * k).astype(np.int64))
+        left = int(tried[np.argmin(losses[tried])])
+        leaves = labels == left
+        labels[leaves], costs[leaves] = others[leaves], second[leaves]
+        self._open(draws[1], 0.0, left, labels, costs)
         return labels
 
     def _squared(self, row: int) -> Float64Array:
@@ -148,12 +166,39 @@ class FewRows:
         return squared_to_each(self.rows, self.rows[row : row + 1].T)[:, 0]
 
 
-def _nearest(rows: Float64Array, centers: Float64Array) -> tuple[Int64Array, Float64Array]:
-    """Return the nearest of centers, (d, k), and its squared distance, (n,) each."""
+def _assign(rows: Float64Array, centers: Float64Array) -> Int64Array:
+    """Return the numbers, (n,), of the nearest of centers, (d, k)."""
+    labels, costs = np.empty(len(rows), np.int64), np.empty(len(rows))
+    given = rows, centers, labels, costs
+    if pays(assign_compiled, given, centers.size * len(rows)):
+        assign_compiled(*given)
+        return labels
+    for part in _parts(rows, centers):
+        labels[part] = squared_to_each(rows[part], centers).argmin(axis=1)
+    return labels
+
+
+def _nearest_two(
+    rows: Float64Array, centers: Float64Array
+) -> tuple[Int64Array, Float64Array, Int64Array, Float64Array]:
+    """Return the two nearest of centers, (d, k), and their squared distances, (n,) each."""
+    n = len(rows)
+    first, second = np.empty(n, np.int64), np.empty(n, np.int64)
+    costs, others = np.empty(n), np.empty(n)
+    for part in _parts(rows, centers):
+        squared = squared_to_each(rows[part], centers)
+        for numbers, least in ((first, costs), (second, others)):
+            numbers[part] = squared.argmin(axis=1)
+            at = numbers[part, np.newaxis]
+            least[part] = np.take_along_axis(squared, at, axis=1)[:, 0]
+            np.put_along_axis(squared, at, np.inf, axis=1)
+    return first, costs, second, others
+
+
+def _parts(rows: Float64Array, centers: Float64Array) -> list[slice]:
+    """Return parts of rows, (n, d), with few squared distances to centers, (d, k), at a time."""
     step = max(1, MOST_NUMBERS // centers.size)
-    parts = [squared_to_each(rows[i : i + step], centers) for i in range(0, len(rows), step)]
-    labels = np.concatenate([part.argmin(axis=1) for part in parts])
-    return labels, np.concatenate([part.min(axis=1) for part in parts])
+    return [slice(i, i + step) for i in range(0, len(rows), step)]
 
 
 def _drawn(chances: Float64Array, draws: Float64Array) -> list[int]:

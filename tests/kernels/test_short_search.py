@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.short_search import FewRows
+from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
 
 
 @st.composite
@@ -23,13 +23,13 @@ def problems(draw):
 
 def ends(few, draws, crossing):
     one, two = (few.settle(few.start(each)) for each in draws)
-    enough = one.centers.shape[1] + two.centers.shape[1] + 2
+    enough = one.centers.shape[1] + two.centers.shape[1] + 2 * SWAP_TRIES
     return one, two, few.settle(few.cross(one, two, crossing[:enough]))
 
 
 def drawn(few, random):
     n = len(few.rows)
-    return random.random((2, n + 1, 3)), random.random(2 * n + 2)
+    return random.random((2, n + 1, 3)), random.random(2 * n + 2 * SWAP_TRIES)
 
 
 @settings(max_examples=60)
@@ -71,3 +71,51 @@ def test_no_merge_of_two_clusters_lowers_the_objective(problem):
                 squared = float(np.square(end.centers[:, a] - end.centers[:, b]).sum())
                 rise = masses[a] * masses[b] / max(masses[a] + masses[b], 1e-300) * squared
                 assert min(masses[a], masses[b]) == 0 or rise >= few.penalty * (1 - 1e-6)
+
+
+def swapped(few, centers, draws):
+    """What `swap` does, row by row, with whole numbers, whose sums are exact."""
+    k, rows = centers.shape[1], [[int(x) for x in row] for row in few.rows]
+    sites = {c: [int(x) for x in centers[:, c]] for c in range(k)}
+
+    def squared(one, other):
+        return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+    def cost(places):
+        nearest = (min(squared(row, place) for place in places) for row in rows)
+        return sum(int(w) * least for w, least in zip(few.weights, nearest, strict=True))
+
+    tried = [min(k - 1, int(draw * k)) for draw in draws[0]]
+    left = min(tried, key=lambda c: cost([sites[b] for b in sites if b != c]))
+    del sites[left]
+    labels = [min(sites, key=lambda c: (squared(row, sites[c]), c)) for row in rows]
+    costs = [squared(row, sites[label]) for row, label in zip(rows, labels, strict=True)]
+    chances = np.cumsum([int(w) * each for w, each in zip(few.weights, costs, strict=True)])
+    if not chances[-1]:
+        return labels
+    opened = [int(np.flatnonzero(chances > draw * chances[-1])[0]) for draw in draws[1]]
+    best = min(opened, key=lambda row: cost([*sites.values(), rows[row]]))
+    return [
+        left if squared(row, rows[best]) < least else label
+        for row, least, label in zip(rows, costs, labels, strict=True)
+    ]
+
+
+@settings(max_examples=200)
+@given(
+    seed=seeds,
+    n=st.integers(2, 12),
+    d=st.integers(1, 3),
+    k=st.integers(2, 6),
+    compiled=st.booleans(),
+)
+def test_a_swap_takes_the_cheapest_center_and_opens_where_it_saves_most(seed, n, d, k, compiled):
+    random = np.random.default_rng(seed)
+    rows = random.integers(-4, 5, (n, d)).astype(np.float64)
+    few = FewRows(rows, random.integers(1, 4, n).astype(np.float64), 1.0, 60)
+    centers = random.integers(-4, 5, (d, k)).astype(np.float64)
+    draws = random.random((2, SWAP_TRIES))
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(numba_support, "AVAILABLE", False)
+        assert few.swap(centers, draws).tolist() == swapped(few, centers, draws)

@@ -28,7 +28,9 @@ from dask_dpmeans.kernels.row_exchange_compiled import (
 MOST_NUMBERS = 2**20
 """Most squared distances at a time without Numba."""
 SWAP_TRIES = 6
-"""Centers that are drawn to leave, and rows to open at, for each swap of a child."""
+"""Centers that are drawn to leave, and rows to open at, for each swap of a child.  With one of each,
+four problems with 50 to 80 clusters ended .04 % higher on average than with three; with six, 2,310
+rows in 80 clusters ended .04 % lower, and five other problems alike."""
 
 
 @dataclass(frozen=True)

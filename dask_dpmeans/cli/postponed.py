@@ -1,6 +1,7 @@
 """Packages that scikit-learn and SciPy import for few of their functions are loaded once they are used.
 
-Together they take longer to load than all else that `show` needs, and hardly a command uses them.
+Together they take longer to load than all else that `show` needs, which uses none of them.  Commands
+that work with rows do not postpone imports: a `LazyLoader` is not made for several threads.
 """
 
 import sys

@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds of compiling after which the user is told."""
-MESSAGE = "Numba compiles loops of dask_dpmeans, which takes seconds; "
-KEPT = "what is compiled is kept for the next time"
-NOT_KEPT = "it is not kept, since there is no folder for it that can be written: set NUMBA_CACHE_DIR to one"
+MESSAGE = "Numba compiles loops of dask_dpmeans, which takes seconds, "
+KEPT = "and keeps what it compiles for the next time"
+NOT_KEPT = "each time anew, since no folder for the compiled code can be written: set NUMBA_CACHE_DIR to one"
 
 
 def compile_function(function: Callable[..., Any], options: dict[str, Any]) -> Any:

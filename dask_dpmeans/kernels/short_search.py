@@ -130,7 +130,7 @@ class FewRows:
         """Return labels, (n,), at a crossover of two ends with one center swapped.
 
         Of two centers that are nearest to each other one is drawn; each other one is drawn or left
-        out.  `draws`, (k + l + 2 * SWAP_TRIES,), are numbers in [0, 1).
+        out.  `draws`, (k + m + 2 * SWAP_TRIES,), are numbers in [0, 1).
         """
         first, second = one.centers, two.centers
         k, m = first.shape[1], second.shape[1]

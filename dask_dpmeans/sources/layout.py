@@ -237,9 +237,10 @@ def lay_out(
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
     names = names_of(opened.data if isinstance(opened.data, TableRows | CubeRows) else arrays.data)
-    if names is None and columns.known_names is not None:
-        names = tuple(columns.known_names)
     prepare = _prepare_of(rows, columns, needs, names)
+    known = columns.known_names
+    if names is None and known is not None and len(known) == rows.shape[1]:
+        names = tuple(known)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
     n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)

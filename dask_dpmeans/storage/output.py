@@ -161,7 +161,7 @@ class Output:
             stored = (
                 "predictions are stored as a Zarr group, or as a table if it ends with .parquet"
             )
-        raise InputError(f"{self.path} has the ending of a file: {stored}")
+        raise InputError(f"{self.path} has the ending of a file: {stored}; end it with .zarr")
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""

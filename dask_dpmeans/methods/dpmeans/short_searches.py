@@ -42,7 +42,7 @@ SETTLED_FAILURES_OF_CLUSTER = 2
 QUICK_SHARE = 8
 """A quick search ends after this fraction of the failures, 1 / QUICK_SHARE."""
 MOST_WORK = 2**31
-"""Most work of all searches, as in `row_exchange`."""
+"""Most work of the starts, and of each population, as in `row_exchange`."""
 TRIES = 3
 """Rows drawn for each opening."""
 FIRST_OPENINGS = 32

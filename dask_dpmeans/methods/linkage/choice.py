@@ -9,11 +9,6 @@ from dask_dpmeans.methods.linkage.search import ALONE
 
 CLEARER = 1.5
 """Balls are chosen if their score is this many times the score of the best cut."""
-LEAST_AGREEMENT, FEW_DIMENSIONS = 0.85, 2.5
-"""Balls on which halves of the rows agree less are pieces of one shape, in fewer dimensions than
-this.  Of 66 rings, rolls, spirals and tori of 150 to 3,000 rows, 28 came out as balls, with
-agreements of .51 to .84, and of 13 sets of balls each had .92 or more.  In more dimensions,
-Gaussians 4 standard deviations apart had as little as .51."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +40,7 @@ class LinkageAlternative(Alternative):
 class LinkageChoice(Choice):
     """Chosen prices of micro-clusters and of clusters: why, and what else might be.
 
-    The evidence is for the best cut, or for balls if these have the higher score.  It may be enough
-    for balls that are pieces of one shape; then there is one cluster.
+    The evidence is for the best cut, or for balls if these have the higher score.
     """
 
     alternative: ClassVar[type[Alternative]] = LinkageAlternative
@@ -60,18 +54,11 @@ class LinkageChoice(Choice):
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number or a price given"
-        if self._in_pieces:
-            return f"{count}: balls would be pieces of it"
         if not self.divided:
             return super().headline
         if self.penalty == ALONE:
             return f"{count}, which are balls"
         return f"{count}: few rows between them"
-
-    @property
-    def _in_pieces(self) -> bool:
-        """Whether one cluster was chosen although balls differ from evenly spread rows."""
-        return not self.divided and self.evidence >= EVIDENCE
 
     @property
     def nearly_as_good(self) -> None:
@@ -90,13 +77,6 @@ class LinkageChoice(Choice):
             return f"{count} on the summary, with a number of clusters or a price given."
         if self.rows_used == 1 or len(self.alternatives) == 1:
             return self._why_one
-        if self._in_pieces:
-            balls = self.alternatives[1]
-            return (
-                f"1 cluster: no cut between micro-clusters is clear, and {balls.n_clusters:,} balls "
-                "would be pieces of one shape: fits of halves of the rows agree by "
-                f"{balls.stability:.2f} on them, and {LEAST_AGREEMENT} is needed."
-            )
         if not self.divided:
             return (
                 "1 cluster: rows without clusters, spread evenly in the same directions, divide "
@@ -119,9 +99,3 @@ class LinkageChoice(Choice):
         if name == "asked":
             return isinstance(value, bool)
         return super()._fits(name, value)
-
-
-def pieces_of_one_shape(balls: Choice, dimension: float) -> bool:
-    """Return whether the chosen balls cut a shape that no gap divides, in rows of a dimension."""
-    unstable = balls.divided and balls.stability < LEAST_AGREEMENT
-    return unstable and dimension < FEW_DIMENSIONS

@@ -5,8 +5,8 @@
    a score that allows for the number and for the dimension of the rows, is the best cut.
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
-   the cut.  If not, it is the cut, if it differs from cuts of uniform clouds; then balls, unless
-   they are pieces of one shape; then one cluster.
+   the cut.  If not, it is the cut, if it differs from cuts of uniform clouds; then balls; then one
+   cluster.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
 """
@@ -44,12 +44,7 @@ from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
 from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
 from dask_dpmeans.methods.linkage import search
-from dask_dpmeans.methods.linkage.choice import (
-    CLEARER,
-    LinkageAlternative,
-    LinkageChoice,
-    pieces_of_one_shape,
-)
+from dask_dpmeans.methods.linkage.choice import CLEARER, LinkageAlternative, LinkageChoice
 from dask_dpmeans.methods.linkage.search import ALONE, State
 from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
 
@@ -153,8 +148,6 @@ def choose(
         return levels.choice([levels.cut(cut)], 0.0, asked=True)
     balls = choose_from(source, rows, parameters).choice
     found = [ball(each) for each in balls.alternatives]
-    if pieces_of_one_shape(balls, levels.dimension):
-        found.insert(0, ball(Alternative.of(balls.intervals[-1], 1.0)))
     evidence = balls.evidence
     if levels.clearer_than(balls):
         job = CutEvidenceJob(parameters, cut.n_clusters)

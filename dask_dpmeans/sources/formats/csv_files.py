@@ -8,7 +8,6 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ BLOCK_BYTES = 2**23
 """Bytes of a block, about."""
 LONGEST_LINE = 2**27
 """Bytes of the longest line that is read."""
+FIRST_YEAR = 1000
+"""The first number, but for 0, from which consecutive numbers of a first line are names."""
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,12 @@ def _decoded(line: bytes, file: Location, name: str) -> str:
 
 
 def _are_labels(names: Sequence[str]) -> bool:
-    """Return whether numbers may be names, such as years or the column numbers of pandas: they rise."""
-    if not all(each.isdigit() for each in names):
+    """Return whether numbers may be names: years, or the numbers of several columns by pandas."""
+    if len(names) < 2 or not all(each.isdigit() for each in names):
         return False
-    numbers = [int(each) for each in names]
-    return all(low < high for low, high in pairwise(numbers))
+    first = int(names[0])
+    rising = all(int(each) == first + i for i, each in enumerate(names))
+    return rising and (first == 0 or first >= FIRST_YEAR)
 
 
 def _blocks(

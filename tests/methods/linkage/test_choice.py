@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -18,7 +17,7 @@ from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.methods.linkage.choice import LEAST_AGREEMENT, LinkageChoice
+from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
     ALONE,
     NEAREST,
@@ -48,30 +47,6 @@ def test_two_shapes_are_a_cut_in_two(draw: Any, n: int) -> None:
     assert -1 < found.penalty < 0
     assert "2 clusters stay the best" in found.reason
     assert found.headline == "2 clusters: few rows between them"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_single_shape_without_gaps_is_one_cluster(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    angles = random.uniform(0, 2 * np.pi, 3000)
-    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1) + random.normal(0, 0.05, (3000, 2))
-    found = chosen(ring)
-    pieces = found.alternatives[1]
-    assert (found.n_clusters, found.chosen.balls) == (1, True)
-    assert pieces.balls
-    assert pieces.n_clusters > 5
-    assert found.headline == "1 cluster: balls would be pieces of it"
-    assert re.search(rf"and {pieces.n_clusters} balls would be pieces .* by 0\.\d\d", found.reason)
-    assert LinkageChoice.from_json(json.loads(json.dumps(found.as_json()))) == found
-
-
-def test_unstable_balls_stay_in_many_dimensions() -> None:
-    means = 3 * np.eye(12)[:4] / math.sqrt(2)
-    random = np.random.default_rng(1)
-    rows = means[random.integers(4, size=400)] + random.standard_normal((400, 12))
-    found = chosen(rows)
-    assert (found.n_clusters, found.chosen.balls) == (4, True)
-    assert found.stability < LEAST_AGREEMENT
 
 
 @pytest.mark.parametrize("d", [2, 5])

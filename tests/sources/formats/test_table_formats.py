@@ -257,6 +257,10 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
         ('a,b\n1,5" pipe\n2,6" pipe\n', "has a quote inside a value, '.*5\" pipe"),
         ("a,a\n1,2\n", r"more than one column of \S+t.csv is called 'a': rename these"),
         ("5,3\n1,2\n", r"names of the columns, and it holds numbers: .* header=None"),
+        ("3,10\n7,2\n", r"names of the columns, and it holds numbers: .* header=None"),
+        ("2,3\n7,2\n", r"names of the columns, and it holds numbers: .* header=None"),
+        ("0,17,35\n1,20,3\n", r"names of the columns, and it holds numbers: .* header=None"),
+        ("5\n3\n4\n", r"names of the columns, and it holds numbers: .* header=None"),
         ("a,b\n1,x\n", "name those to use, as .*t.csv#a' does|.*t.csv#a does"),
         ("a,b\n", r"Found array with 0 sample\(s\)"),
     ],
@@ -290,8 +294,9 @@ def test_a_line_of_another_encoding_is_converted_as_the_error_says(
     assert opened("table.parquet")[0:2].tolist() == [[1, 2], [3, 4]]
 
 
-def test_names_that_are_rising_numbers_are_names(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("2001,2002\n5,3\n4,4\n")
+@pytest.mark.parametrize("names", ["2001,2002", "0,1"])
+def test_years_and_numbers_of_columns_are_names(tmp_path: Path, names: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{names}\n5,3\n4,4\n")
     assert opened(tmp_path / "t.csv")[0:2].tolist() == [[5, 3], [4, 4]]
 
 

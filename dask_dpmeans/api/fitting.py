@@ -84,8 +84,16 @@ def fit(
     -------
     The fitted estimator, as `load` returns it.
     """
-    given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
-    write_run(data, run, method, resume=resume, force=force, **given, **options)
+    write_run(
+        data,
+        run,
+        method,
+        groups=groups,
+        sample_weight=sample_weight,
+        resume=resume,
+        force=force,
+        **options,
+    )
     # The loaded model has the class of `method`.
     fitted: AnyModel = load(Location.at(run, options.get("storage_options")))
     return fitted
@@ -102,7 +110,7 @@ def write_run(
     force: bool = False,
     **options: Unpack[FitOptions],
 ) -> None:
-    """Fit from a store to a store; parameters as for `fit`."""
+    """Fit and write a run, as `fit`, which loads it too."""
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     data = _cube_of(data, options)

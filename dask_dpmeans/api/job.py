@@ -113,10 +113,10 @@ def fit(
             request = _chosen_request(request, chosen)
             method = chosen.method
             if chosen.choice.nearly_as_good is not None:
-                warnings.warn(chosen.choice.reason, stacklevel=3)
+                warnings.warn(chosen.choice.reason, stacklevel=4)
         converged = _fit(store, lock, request, learned, scale, method, chosen, resume, told)
     if not (converged or method.draws):
-        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def _fit(
         _write_names(new, source, found)
     store.finish(new, found, end.history, manifest)
     if chosen is not None and chosen.choice.unlike(end.history[-1].n_clusters):
-        warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=4)
+        warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=5)
     return end.converged
 
 

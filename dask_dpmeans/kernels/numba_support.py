@@ -40,7 +40,7 @@ LEAST_WORK = 2**30
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
 LOADING = 2**26
-"""Numbers after which Numba is loaded, for one of several loops: it takes some 0.4 seconds."""
+"""Work of one loop after which Numba is loaded, which takes some 0.4 seconds."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
@@ -62,6 +62,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
         self.lock = Lock()
         """Held while one of several threads makes Numba's function."""
         self.known: Any = None
+        """Numba's function, once it is made."""
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         result: Returned = self.compiled(*args, **kwargs)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
+import scipy  # it loads scipy.optimize once that is used
 
 FLOOR_SHARE = 0.1
 """Least price of a cluster, as a share of the penalty: the price never falls to 0, at which each

@@ -19,7 +19,7 @@ __all__ = ["checked_target", "input_of", "page", "report", "run_with_rows"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
-OTHER_PAGES = (".pdf", ".png", ".svg", ".jpg", ".md", ".json", ".csv")
+OTHER_ENDINGS = (".pdf", ".png", ".svg", ".jpg", ".md", ".json", ".csv", ".txt")
 """Endings of files that are no pages of HTML."""
 
 
@@ -105,7 +105,7 @@ def page(
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
     """Return the path of the new file, if nothing is in the way."""
     path = outfile.checked_target(out, store, "report", _is_ours, force=force)
-    if path.suffix.lower() in OTHER_PAGES:
+    if path.suffix.lower() in OTHER_ENDINGS:
         raise InputError(f"a report is a page of HTML: end its path with .html, got {path}")
     return path
 

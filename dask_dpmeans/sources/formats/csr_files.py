@@ -86,7 +86,7 @@ def open_npz(path: str, name: str) -> csr_array:
     with explained(f"{name}: {path} cannot be read as a .npz file of scipy.sparse"):
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
-            names = [part.removesuffix(".npy") for part in parts.namelist()] or ["none"]
+            names = [part.removesuffix(".npy") for part in parts.namelist()]
         most = own_resources(None, None).memory
         if size > most:
             raise InputError(
@@ -94,6 +94,8 @@ def open_npz(path: str, name: str) -> csr_array:
                 f"{most:,}: write it as a Zarr group in the layout of anndata, which is read in "
                 "parts"
             )
+        if not names:
+            raise InputError(f"{name}: {path} holds no arrays")
         if "format" not in names:
             raise InputError(
                 f"{name}: {path} holds no sparse rows but the arrays {', '.join(names)}: write one "

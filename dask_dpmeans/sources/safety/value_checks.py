@@ -95,7 +95,7 @@ def _flaw_message(
         place += f", column {number if names is None else repr(names[number])}"
     message = describe_flaw(flaw, place, groups_are)
     if prepare.sparse and flaw.column >= 0 and not np.isfinite(flaw.value):
-        message = f"{message.partition(': ')[0]}: the weight of a link must be a number"
+        message = f"{message.partition(': ')[0]}: the weight of a link must be a finite number"
     return message
 
 

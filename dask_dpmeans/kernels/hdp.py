@@ -155,7 +155,8 @@ def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
         (chosen.nearest, chosen.nearest_squared),
         (chosen.labels, chosen.squared, chosen.uses, chosen.objecting),
     )
-    if pays(hdp_compiled.choose_compiled, given, 8 * block.rows.size):
+    uses = len(sharing.used) // max(1, len(sharing.starts) - 1)
+    if pays(hdp_compiled.choose_compiled, given, 8 * block.rows.size * (1 + uses)):
         hdp_compiled.choose_compiled(*given)
     else:
         _choose(block, sharing, prices, chosen)

@@ -118,7 +118,8 @@ def _evolve(
     while failed < failures and work < MOST_WORK:
         drawn = random.random((2, 2)).min(axis=1) * len(members)
         one, two = members[int(drawn[0])], members[int(drawn[1])]
-        draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * SWAP_TRIES)
+        tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
+        draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * tries)
         child = few.settle(few.cross(one, two, draws))
         work += _work(child, few)
         failed += 1

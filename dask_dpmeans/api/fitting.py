@@ -110,7 +110,7 @@ def write_run(
     force: bool = False,
     **options: Unpack[FitOptions],
 ) -> None:
-    """Fit and write a run, as `fit`, which loads it too."""
+    """Fit and write a run without loading it; parameters as for `fit`."""
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     data = _cube_of(data, options)

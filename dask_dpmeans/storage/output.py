@@ -41,7 +41,7 @@ MOST_NAMED = 5
 WITH_ARTICLE = ("run", "path", "penalty", "tree")
 """Kinds of outputs that are countable nouns."""
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
-"""Endings that a new group cannot have: who writes `labels.csv` wants a file."""
+"""Endings that a new group cannot have: a path such as `labels.csv` asks for a file."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Both nearest centers are those of the definition, after any earlier passes."""
+"""After any earlier passes, the two nearest centers are those that all distances give."""
 
 import math
 import pickle

@@ -21,7 +21,7 @@ from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN, MOST_PASSES, R
 
 MEMBERS = 16
 """Members that survive.  With 10, 2,310 rows in 50 clusters ended .04 % higher on average, and four
-other problems alike."""
+other problems about as high."""
 MOST_CLUSTERS = 120
 """Most clusters, more than were measured.
 

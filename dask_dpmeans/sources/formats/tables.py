@@ -140,7 +140,7 @@ def _is_table(path: str) -> bool:
 
 
 def parquet_below(place: Location) -> str | None:
-    """Return the pattern of Parquet files in folders of a folder (Hive); None if there are none."""
+    """Return how to name Parquet files in folders of a folder (Hive); None if there are none."""
     if place.remote:
         return None
     for pattern in ("*/*", "*/*/*"):

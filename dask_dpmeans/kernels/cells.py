@@ -3,7 +3,49 @@
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
+
+
+def cell_means(
+    rows: Float64Array, weights: Float64Array, most: int
+) -> tuple[Float64Array, Float64Array]:
+    """Return the means, (m, d), and weights, (m,), of at most `most` cells of rows.
+
+    The cell of the largest squared error is cut in two at its mean, across the column of the
+    largest error, until there are `most` or no error is left.  Rows are (n, d), weights (n,), > 0.
+    """
+    if pays(cell_means_compiled, (rows, weights, most), rows.size * most.bit_length(), seconds=2):
+        means, masses, count = cell_means_compiled(rows, weights, most)
+        return means[:count], masses[:count]
+    members = [np.arange(len(rows))]
+    means, masses, errors = np.empty((most, rows.shape[1])), np.empty(most), np.empty(most)
+    widest = np.empty(most, np.int64)
+    means[0], masses[0], errors[0], widest[0] = _measured(rows, weights, members[0])
+    while len(members) < most:
+        cell = int(errors[: len(members)].argmax())
+        if not errors[cell] > 0.0:
+            break
+        low = rows[members[cell], widest[cell]] <= means[cell, widest[cell]]
+        if low.all() or not low.any():  # rows that are equal but for the rounding of their mean
+            errors[cell] = 0.0
+            continue
+        members.append(members[cell][~low])
+        members[cell] = members[cell][low]
+        for c in (cell, len(members) - 1):
+            means[c], masses[c], errors[c], widest[c] = _measured(rows, weights, members[c])
+    return means[: len(members)], masses[: len(members)]
+
+
+def _measured(
+    rows: Float64Array, weights: Float64Array, members: Int64Array
+) -> tuple[Float64Array, float, float, int]:
+    """Return the mean, (d,), weight, squared error and widest column of some rows."""
+    some, heavy = rows[members], weights[members, np.newaxis]
+    mass = float(np.add.accumulate(heavy[:, 0])[-1])
+    mean: Float64Array = np.add.accumulate(heavy * some)[-1] / mass
+    apart = some - mean
+    errors = np.add.accumulate(heavy * apart * apart)[-1]
+    return mean, mass, float(np.add.accumulate(errors)[-1]), int(errors.argmax())
 
 
 @compile_loop
@@ -49,14 +91,10 @@ def _cut(
 
 
 @compile_loop
-def cell_means(
+def cell_means_compiled(
     rows: Float64Array, weights: Float64Array, most: int
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Return the means, (most, d), and weights, (most,), of cells of rows, and how many there are.
-
-    The cell of the largest squared error is cut in two at its mean, across the column of the
-    largest error, until there are `most` or no error is left.  Rows are (n, d), weights (n,), > 0.
-    """
+    """Compiled twin of `cell_means`, with room for `most` cells, and how many there are."""
     n, d = rows.shape
     means, masses, errors = np.empty((most, d)), np.empty(most), np.empty(most)
     columns, stops = np.empty(most, np.int64), np.empty(most, np.int64)

@@ -143,6 +143,7 @@ def test_a_path_of_radii_without_stability_has_two_panels(rows):
 
 def test_a_history_has_a_lane_for_each_kind_of_change(rows, monkeypatch):
     monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(search, "NARROW", 0)
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))
     np.testing.assert_array_equal(

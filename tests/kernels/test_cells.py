@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, tables
 
-from dask_dpmeans.kernels import cells
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.cells import cell_means, cell_means_compiled
+from dask_dpmeans.kernels.numba_support import plain
 
 
 @st.composite
@@ -16,29 +18,24 @@ def problems(draw):
     return rows, weights, draw(st.integers(1, 20))
 
 
-def found(rows, weights, most):
-    means, masses, count = cells.cell_means(rows, weights, most)
-    return means[:count], masses[:count]
-
-
 @settings(max_examples=60)
 @given(problem=problems())
-def test_plain_python_gives_the_bytes_of_compiled_loops(problem):
-    compiled = found(*problem)
+def test_numpy_gives_the_bytes_of_compiled_loops_and_of_plain_python(problem):
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_measure", "_cut", "cell_means"):
-            loop = getattr(cells, name)
-            patch.setattr(cells, name, getattr(loop, "py_func", getattr(loop, "function", loop)))
-        plain = found(*problem)
-    for one, other in zip(compiled, plain, strict=True):
-        assert one.tobytes() == other.tobytes()
+        patch.setattr(numba_support, "AVAILABLE", False)
+        means, masses = cell_means(*problem)
+    for loop in (cell_means_compiled, plain(cell_means_compiled)):
+        others, weighed, count = loop(*problem)
+        assert count == len(means) == len(masses)
+        assert others[:count].tobytes() == (means + 0.0).tobytes()
+        assert weighed[:count].tobytes() == masses.tobytes()
 
 
 @settings(max_examples=60)
 @given(problem=problems())
 def test_cells_keep_the_weight_and_the_mean_of_the_rows_and_none_is_empty(problem):
     rows, weights, most = problem
-    means, masses = found(rows, weights, most)
+    means, masses = cell_means(rows, weights, most)
     assert 1 <= len(means) <= most
     assert masses.min() > 0
     assert masses.sum() == pytest.approx(weights.sum(), rel=1e-12)
@@ -53,7 +50,7 @@ def test_cells_keep_the_weight_and_the_mean_of_the_rows_and_none_is_empty(proble
 def test_with_cells_enough_every_different_row_has_its_own(problem):
     rows, weights, _ = problem
     different = np.unique(rows, axis=0)
-    means, _ = found(rows, weights, len(rows))
+    means, _ = cell_means(rows, weights, len(rows))
     order = np.lexsort(means.T[::-1])
     scale = np.abs(rows).max()
     assert len(means) >= len(different)
@@ -63,6 +60,6 @@ def test_with_cells_enough_every_different_row_has_its_own(problem):
 
 def test_the_cell_of_the_largest_error_is_cut_at_its_mean_across_its_widest_column():
     rows = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 5.0], [10.0, 1.0]])
-    means, masses = found(rows, np.ones(5), 3)
+    means, masses = cell_means(rows, np.ones(5), 3)
     assert masses.tolist() == [2, 2, 1]
     np.testing.assert_allclose(means, [[0, 0.5], [10, 0.5], [10, 5]])

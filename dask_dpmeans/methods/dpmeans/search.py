@@ -10,10 +10,11 @@ penalty as a price of a cluster.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.
-3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
-   distances at a linear price and without outliers, a population of short searches
-   (`short_searches`) takes the place of trials.
-4. If the search began on all rows, it goes on from the end of births alone if that is lower.
+3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, or of rows in few
+   columns, in squared distances at a linear price and without outliers, a population of short
+   searches (`short_searches`) takes the place of trials.
+4. If the search began on all rows, and not with short searches of many rows, it goes on from the end
+   of births alone if that is lower.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.
 """
@@ -55,7 +56,7 @@ from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.short_searches import MOST_CLUSTERS, lowest_centers
-from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_coreset
+from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, NO_LIMIT, start_on_coreset
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
 FREE_PASSES = 2
@@ -75,7 +76,13 @@ EXCHANGED_NUMBERS = 2**20
 SHORT_BELOW = 2**13
 """Rows up to which short searches take the place of trials, and ..."""
 SHORT_NUMBERS = 2**16
-"""... numbers in these rows."""
+"""... numbers in these rows; or, ..."""
+NARROW = 3
+"""... if there are at most so many columns, ..."""
+NARROW_NUMBERS = 2**22
+"""... numbers in the rows.
+
+In 4 to 16 columns, they ended about as high as trials or higher, and took longer."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
@@ -143,22 +150,23 @@ class Method(Parameters):
             next_candidates=Candidates.none(centers.shape[1]),
             weights=np.zeros(k),
             inertias=np.zeros(k),
-            share=self._first_share(n),
+            share=self._first_share(n, centers.shape[1]),
             finest=n <= trials.TRIALS_AFTER_BELOW,
             outlier_penalty=self.most,
             rows_read=n,
         )
 
-    def _few(self, n: int, state: State) -> bool:
-        """Return whether short searches of all rows, n of them, take the place of trials."""
+    def _few(self, n: int, d: int) -> bool:
+        """Return whether short searches of n rows in d columns may take the place of trials."""
         plain = self.divergence.general is None and not self.divergence.spherical
         alone = self.centers is None and not self.coreset_rows and math.isinf(self.most)
-        few = n <= SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
-        return few and plain and alone and isinstance(self.price, LinearPrice) and state.on_all_rows
+        few = n <= SHORT_BELOW and n * d <= SHORT_NUMBERS
+        narrow = d <= NARROW and n * d <= NARROW_NUMBERS
+        return (few or narrow) and plain and alone and isinstance(self.price, LinearPrice)
 
-    def _first_share(self, n: int) -> int:
-        """Return the index of the first share of a search that starts on n rows."""
-        if n > trials.TRIALS_BELOW:
+    def _first_share(self, n: int, d: int) -> int:
+        """Return the index of the first share of a search that starts on n rows in d columns."""
+        if n > trials.TRIALS_BELOW and not self._few(n, d):
             return len(SHARES)
         return trials.QUICK_SHARE if self.effort == QUICK else 0
 
@@ -197,9 +205,10 @@ class Method(Parameters):
         """Return the next lower state: of one pass, or of a trial if the search has settled."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).step(source, state)
-        if state.step == 0 and self.centers is None:
+        few = state.on_all_rows and self._few(source.plan.n_rows, state.centers.shape[1])
+        if state.step == 0 and self.centers is None and not few:
             state = start_on_coreset(self, source, state)
-        if state.step == 1 and state.share < len(SHARES) and self._few(source.plan.n_rows, state):
+        if state.step == 1 and few and state.share < len(SHARES):
             after = self._short_searches(source, state)
             if after.objective < state.objective:
                 return after
@@ -434,7 +443,7 @@ class Method(Parameters):
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
         kicks = QUICK_KICKS if self.effort == QUICK else KICKS
-        short = self._few(n, state) and len(state.centers) <= MOST_CLUSTERS
+        short = state.on_all_rows and self._few(n, d) and len(state.centers) <= MOST_CLUSTERS
         if short and state.step == 2:  # the end of short searches
             return None, 0
         if short or not state.on_all_rows:
@@ -447,13 +456,19 @@ class Method(Parameters):
         gathered = source.fold(Gather(), name="gather")
         found = lowest_centers(gathered, self.price, random, quick=self.effort == QUICK)
         if found is None:  # too many clusters
-            return replace(state, rows_read=state.rows_read + n)
-        costs = self.price, self.divergence, self.most
-        centers = exchange_and_kick(gathered, found, costs, random, 0)
-        after = self._probe(source, self._places(centers, random))
+            share = len(SHARES) if n > trials.TRIALS_BELOW else state.share
+            state = replace(state, share=share, rows_read=state.rows_read + n)
+            return start_on_coreset(self, source, state)
+        if n <= EXCHANGES_BELOW:
+            costs = self.price, self.divergence, self.most
+            found = exchange_and_kick(gathered, found, costs, random, 0)
+        after = self._probe(source, self._places(found, random))
         state = replace(state, rows_read=state.rows_read + 2 * n, share=len(SHARES))
+        if n > CORESET_ABOVE:  # births alone take many passes, and were not lower
+            state = replace(state, compared=True)
         if after.objective < state.objective:
-            return self._commit(state, after, MoveCounts(swaps=1))
+            state = self._commit(state, after, MoveCounts(swaps=1))
+            return replace(state, settled=state.settled and n <= EXCHANGES_BELOW)
         return state
 
     def _exchanged(

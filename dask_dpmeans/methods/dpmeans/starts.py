@@ -53,7 +53,9 @@ class Restart:
             start = start_at(start, self.warm)
         else:
             start = start_without_outliers(self.method, rows, start)
-        share = start.share if self.tries else len(trials.SHARES)
+        share = start.share
+        if not self.tries or rows.plan.n_rows > trials.TRIALS_BELOW:
+            share = len(trials.SHARES)
         start = replace(start, share=share, finest=False, tries=self.tries)
         return last_state(rows, self.method, start)
 

@@ -222,6 +222,7 @@ def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypa
     rows, centers, states = large
     monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
     monkeypatch.setattr(search, "SHORT_BELOW", 0)  # of all rows, trials
+    monkeypatch.setattr(search, "NARROW", 0)
     whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3
@@ -285,6 +286,8 @@ def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
 
 def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(monkeypatch):
     rows, _ = blobs(4000)
+    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(search, "NARROW", 0)
     monkeypatch.setattr(starts, "CORESET_ABOVE", 3999)
     monkeypatch.setattr(starts, "LEAST_CORESET", 400)
     sizes = []

@@ -19,7 +19,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import batch, search, short_searches
+from dask_dpmeans.methods.dpmeans import batch, search, short_searches, starts, trials
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.methods.dpmeans.search_state import TRIES, State
 from dask_dpmeans.methods.dpmeans.starts import Restart
@@ -46,6 +46,7 @@ def rows_of(name):
 def more_rows(monkeypatch):
     """Few rows are searched as more rows are, by trials instead of short searches."""
     monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(search, "NARROW", 0)
 
 
 def states_of(source, method):
@@ -323,11 +324,22 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
     assert said
 
 
-@pytest.mark.parametrize("kind", ["plain", "weighted", "quick", "cells"])
+def search_as_many_narrow_rows(monkeypatch):
+    """Let short searches of more than 100 rows end on small cells."""
+    monkeypatch.setattr(search, "SHORT_BELOW", 100)
+    monkeypatch.setattr(search, "EXCHANGES_BELOW", 100)
+    monkeypatch.setattr(short_searches, "MOST_SETTLED", 100)
+    monkeypatch.setattr(short_searches, "CELLS", 20)
+    monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "quick", "cells", "narrow"])
 def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(monkeypatch, kind):
     if kind == "cells":
         monkeypatch.setattr(short_searches, "CELLS", 60)
-        monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", 4)
+        monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (4, 8))
+    if kind == "narrow":
+        search_as_many_narrow_rows(monkeypatch)
     rows = np.random.default_rng(3).uniform(size=(150, 2)) + 1e3
     weights = None if kind != "weighted" else np.arange(150) % 4 / 2
     given = {"effort": "quick"} if kind == "quick" else {}
@@ -342,6 +354,49 @@ def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(mon
     assert objective <= states_of(source, batch.Method(0.3, tol=0.0))[-1].objective
     monkeypatch.setattr(numba_support, "AVAILABLE", False)
     assert trace(source, method) == compiled
+
+
+def test_many_rows_in_few_columns_are_searched_on_cells_and_chunks_and_threads_do_not_show(
+    monkeypatch,
+):
+    search_as_many_narrow_rows(monkeypatch)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
+    monkeypatch.setattr(search, "CORESET_ABOVE", 100)
+    levels, whole = [], short_searches._cells
+    monkeypatch.setattr(
+        short_searches, "_cells", lambda *given: levels.append(whole(*given)) or levels[-1]
+    )
+    rows, penalty = rows_of("overlapping blobs")
+    method = Method(penalty, seed=3)
+    expected, *others = (
+        trace(as_source(rows, None, threads=threads, block_rows=height), method)
+        for threads, height in ((1, 64), (2, 64), (1, 128))
+    )
+    assert others[0] == expected
+    assert [len(level.rows) < len(rows) / 2 for level in levels[:3]] == [True] * 3
+    end = states_of(as_source(rows, None, block_rows=128), method)[-1]
+    assert end.on_all_rows
+    assert end.compared
+    monkeypatch.setattr(search, "NARROW", 0)
+    trials_alone = states_of(as_source(rows, None), replace(method, coreset_rows=0))[-1]
+    assert end.objective <= 1.01 * trials_alone.objective
+
+
+def test_rows_in_few_columns_with_too_many_clusters_start_on_a_coreset(monkeypatch):
+    search_as_many_narrow_rows(monkeypatch)
+    monkeypatch.setattr(short_searches, "MOST_CLUSTERS", 3)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
+    monkeypatch.setattr(starts, "LEAST_CORESET", 100)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
+    rows, penalty = rows_of("overlapping blobs")
+    end = states_of(as_source(rows), Method(penalty))[-1]
+    assert not end.on_all_rows
+    assert len(end.centers) > 3
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 100)
+    alone = states_of(as_source(rows), Method(penalty, coreset_rows=0))
+    assert alone[-1].on_all_rows
+    moved = [state.moves for state in alone]
+    assert not any(each.openings + each.closings + each.swaps for each in moved)
 
 
 def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
@@ -554,6 +609,8 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(
     tmp_path, monkeypatch, steps, below
 ):
     monkeypatch.setattr(search, "SHORT_BELOW", below)
+    if not below:
+        monkeypatch.setattr(search, "NARROW", 0)
     rows, penalty = rows_of("one column")
     model = DPMeans(penalty, search=True, random_state=5)
 

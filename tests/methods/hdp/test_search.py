@@ -384,6 +384,7 @@ def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_s
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 2))
     monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(search, "NARROW", 0)
     HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows[:50], rows[50:]])
     assert not kicks
     HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows])

@@ -94,7 +94,7 @@ def _cut(
 def cell_means_compiled(
     rows: Float64Array, weights: Float64Array, most: int
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Compiled twin of `cell_means`, with room for `most` cells, and how many there are."""
+    """Return means, (most, d), weights, (most,), and the number of cells: twin of `cell_means`."""
     n, d = rows.shape
     means, masses, errors = np.empty((most, d)), np.empty(most), np.empty(most)
     columns, stops = np.empty(most, np.int64), np.empty(most, np.int64)

@@ -356,8 +356,10 @@ def test_an_output_that_was_removed_in_part_is_ours_until_it_is_gone(
         return b"".join(each.tobytes() for each in read_path(place).centers)
 
     wanted = write(folder / "wanted", 16.0)
+    again = ({}, {"force": True}, {"resume": True})[: 3 if kind == "run" else 2]
     for number in range(1, 4):
-        for how in ({}, {"force": True}, {"resume": True})[: 3 if kind == "run" else 2]:
+        # in a bucket, where a fit takes seconds, each number has one way to go on
+        for how in again if "s3" not in folder.url else again[(number + 1) % len(again) :][:1]:
             target = folder / f"{number}-{'-'.join(how)}"
             write(target, 9.0)
             with removal_that_ends(number, number) as calls, pytest.raises(CutError):

@@ -100,17 +100,19 @@ class DPMeans(
         trials; more rows see moves and means alone.  Centers as `init` replace the coreset.  Up to
         8,192 rows, of at most 1,048,576 numbers, end with moves of single rows (Hartigan 1975).
 
-        A population of short searches (Gribel & Vidal 2019) takes the place of coreset and trials
-        for up to 120 clusters of up to 8,192 rows and 65,536 numbers, or in up to three columns
-        4,194,304 numbers; with more than 8,192 rows it searches means of cells of them.  This is
-        for squared distances without outliers, at a price that is the same for each cluster.
+        Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
+        short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,
+        at most 1,048,576, begin with such a population, of means of cells of rows, in place of the
+        coreset.  Both are for squared distances without outliers, at a price that is the same for
+        each cluster.
 
-        Up to 32,768 rows, births alone run too, with the same parameters; up to 8,192 rows they
-        run until centers repeat, whatever `tol` is.  The search goes on from them if they are
-        lower, so a search that converges is never above them (with "cosine", up to rounding).
+        Without a coreset, and up to 32,768 rows also after cells, births alone run too, with the
+        same parameters; up to 8,192 rows they run until centers repeat, whatever `tol` is.  The
+        search goes on from them if they are lower, so a search that converges is never above them
+        (with "cosine", up to rounding).
         They are skipped if they would be an error: more than `max_clusters`, or a penalty
-        above 4 with "cosine".  A search that stops at `max_iter` or of more rows may end above
-        births alone.
+        above 4 with "cosine".  A search that stops at `max_iter`, or began on a coreset or on cells
+        of more rows, may end above births alone.
     effort : {"quick", "normal", "best"}, default "normal"
         How long a search goes on, never how its result is judged.  "quick" tries fewer changes, and
         searches a coreset once.  "best" goes on from the end of a normal search, and so is never

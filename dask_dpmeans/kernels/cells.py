@@ -14,7 +14,8 @@ def cell_means(
     The cell of the largest squared error is cut in two at its mean, across the column of the
     largest error, until there are `most` or no error is left.  Rows are (n, d), weights (n,), > 0.
     """
-    if pays(cell_means_compiled, (rows, weights, most), rows.size * most.bit_length(), seconds=2):
+    work = 64 * rows.size * most.bit_length() + 2**15 * most
+    if pays(cell_means_compiled, (rows, weights, most), work, seconds=2):
         means, masses, count = cell_means_compiled(rows, weights, most)
         return means[:count], masses[:count]
     members = [np.arange(len(rows))]
@@ -42,7 +43,7 @@ def _measured(
     """Return the mean, (d,), weight, squared error and widest column of some rows."""
     some, heavy = rows[members], weights[members, np.newaxis]
     mass = float(np.add.accumulate(heavy[:, 0])[-1])
-    mean: Float64Array = np.add.accumulate(heavy * some)[-1] / mass
+    mean: Float64Array = (np.add.accumulate(heavy * some)[-1] + 0.0) / mass
     apart = some - mean
     errors = np.add.accumulate(heavy * apart * apart)[-1]
     return mean, mass, float(np.add.accumulate(errors)[-1]), int(errors.argmax())

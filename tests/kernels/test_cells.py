@@ -27,7 +27,7 @@ def test_numpy_gives_the_bytes_of_compiled_loops_and_of_plain_python(problem):
     for loop in (cell_means_compiled, plain(cell_means_compiled)):
         others, weighed, count = loop(*problem)
         assert count == len(means) == len(masses)
-        assert others[:count].tobytes() == (means + 0.0).tobytes()
+        assert others[:count].tobytes() == means.tobytes()
         assert weighed[:count].tobytes() == masses.tobytes()
 
 

@@ -10,11 +10,11 @@ penalty as a price of a cluster.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.
-3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, or of rows in few
-   columns, in squared distances at a linear price and without outliers, a population of short
-   searches (`short_searches`) takes the place of trials.
-4. If the search began on all rows, and not with short searches of many rows, it goes on from the end
-   of births alone if that is lower.
+3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
+   distances at a linear price and without outliers, a population of short searches
+   (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
+   population, of cells of rows (`starts`).
+4. If the search began on all rows, it goes on from the end of births alone if that is lower.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.
 """
@@ -56,7 +56,7 @@ from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.short_searches import MOST_CLUSTERS, lowest_centers
-from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, NO_LIMIT, start_on_coreset
+from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_cells, start_on_coreset
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
 FREE_PASSES = 2
@@ -76,13 +76,13 @@ EXCHANGED_NUMBERS = 2**20
 SHORT_BELOW = 2**13
 """Rows up to which short searches take the place of trials, and ..."""
 SHORT_NUMBERS = 2**16
-"""... numbers in these rows; or, ..."""
+"""... numbers in these rows."""
 NARROW = 3
-"""... if there are at most so many columns, ..."""
-NARROW_NUMBERS = 2**22
-"""... numbers in the rows.
+"""Columns up to which more rows than these begin with short searches of cells.
 
-In 4 to 16 columns, they ended about as high as trials or higher, and took longer."""
+In 4 to 16 columns, such searches ended about as high as trials or higher, and took longer."""
+NARROW_ROWS = 2**20
+"""Most of these rows, which are gathered in memory."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
@@ -106,7 +106,8 @@ class Method(Parameters):
     coreset_rows: int | None = None
     """Rows of the coreset that the search starts on, about; 0 for none.
 
-    None: sources of more than `starts.CORESET_ABOVE` rows have a coreset.  Its size follows from
+    None: sources of more than `starts.CORESET_ABOVE` rows have a coreset, unless they begin with
+    short searches of cells.  Its size follows from
     the clusters that a first search of a small coreset opens.  If it would be more than half of all
     rows, all rows are searched, from the centers of the first search.
     """
@@ -156,17 +157,25 @@ class Method(Parameters):
             rows_read=n,
         )
 
-    def _few(self, n: int, d: int) -> bool:
-        """Return whether short searches of n rows in d columns may take the place of trials."""
-        plain = self.divergence.general is None and not self.divergence.spherical
+    def _few(self, n: int, state: State) -> bool:
+        """Return whether short searches of all rows, n of them, take the place of trials."""
+        few = n <= SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
+        return few and self._plain and state.on_all_rows
+
+    def _narrow(self, n: int, d: int) -> bool:
+        """Return whether a search of n rows in d columns begins with short searches of cells."""
+        return d <= NARROW and SHORT_BELOW < n <= NARROW_ROWS and self._plain
+
+    @property
+    def _plain(self) -> bool:
+        """Whether short searches know the costs, and no other start is asked for."""
+        squared = self.divergence.general is None and not self.divergence.spherical
         alone = self.centers is None and not self.coreset_rows and math.isinf(self.most)
-        few = n <= SHORT_BELOW and n * d <= SHORT_NUMBERS
-        narrow = d <= NARROW and n * d <= NARROW_NUMBERS
-        return (few or narrow) and plain and alone and isinstance(self.price, LinearPrice)
+        return squared and alone and isinstance(self.price, LinearPrice)
 
     def _first_share(self, n: int, d: int) -> int:
         """Return the index of the first share of a search that starts on n rows in d columns."""
-        if n > trials.TRIALS_BELOW and not self._few(n, d):
+        if n > trials.TRIALS_BELOW and not self._narrow(n, d):
             return len(SHARES)
         return trials.QUICK_SHARE if self.effort == QUICK else 0
 
@@ -205,10 +214,9 @@ class Method(Parameters):
         """Return the next lower state: of one pass, or of a trial if the search has settled."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).step(source, state)
-        few = state.on_all_rows and self._few(source.plan.n_rows, state.centers.shape[1])
-        if state.step == 0 and self.centers is None and not few:
-            state = start_on_coreset(self, source, state)
-        if state.step == 1 and few and state.share < len(SHARES):
+        if state.step == 0 and self.centers is None:
+            state = self._start(source, state)
+        if state.step == 1 and state.share < len(SHARES) and self._few(source.plan.n_rows, state):
             after = self._short_searches(source, state)
             if after.objective < state.objective:
                 return after
@@ -235,6 +243,17 @@ class Method(Parameters):
             )
             saved = savings
         return self._try(source, state)
+
+    def _start(self, source: Source, state: State) -> State:
+        """Return the start of a search of many rows, on cells or on a coreset; else the state."""
+        n, d = source.plan.n_rows, state.centers.shape[1]
+        if state.on_all_rows and state.share < len(SHARES) and self._narrow(n, d):
+            found = start_on_cells(self, source, state)
+            if found is not None:
+                return found
+            share = len(SHARES) if n > trials.TRIALS_BELOW else state.share
+            state = replace(state, share=share, rows_read=state.rows_read + n)
+        return start_on_coreset(self, source, state)
 
     def done(self, before: State, after: State) -> bool:
         """Return False: the search ends with a step that does not lower the objective."""
@@ -443,7 +462,7 @@ class Method(Parameters):
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
         kicks = QUICK_KICKS if self.effort == QUICK else KICKS
-        short = state.on_all_rows and self._few(n, d) and len(state.centers) <= MOST_CLUSTERS
+        short = self._few(n, state) and len(state.centers) <= MOST_CLUSTERS
         if short and state.step == 2:  # the end of short searches
             return None, 0
         if short or not state.on_all_rows:
@@ -456,19 +475,13 @@ class Method(Parameters):
         gathered = source.fold(Gather(), name="gather")
         found = lowest_centers(gathered, self.price, random, quick=self.effort == QUICK)
         if found is None:  # too many clusters
-            share = len(SHARES) if n > trials.TRIALS_BELOW else state.share
-            state = replace(state, share=share, rows_read=state.rows_read + n)
-            return start_on_coreset(self, source, state)
-        if n <= EXCHANGES_BELOW:
-            costs = self.price, self.divergence, self.most
-            found = exchange_and_kick(gathered, found, costs, random, 0)
-        after = self._probe(source, self._places(found, random))
+            return replace(state, rows_read=state.rows_read + n)
+        costs = self.price, self.divergence, self.most
+        centers = exchange_and_kick(gathered, found, costs, random, 0)
+        after = self._probe(source, self._places(centers, random))
         state = replace(state, rows_read=state.rows_read + 2 * n, share=len(SHARES))
-        if n > CORESET_ABOVE:  # births alone take many passes, and were not lower
-            state = replace(state, compared=True)
         if after.objective < state.objective:
-            state = self._commit(state, after, MoveCounts(swaps=1))
-            return replace(state, settled=state.settled and n <= EXCHANGES_BELOW)
+            return self._commit(state, after, MoveCounts(swaps=1))
         return state
 
     def _exchanged(

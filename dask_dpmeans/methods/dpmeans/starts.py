@@ -1,4 +1,7 @@
-"""The start of a search of many rows: searches of a coreset, and crossovers of their ends."""
+"""The start of a search of many rows: short searches of cells, or searches of a coreset.
+
+The ends of the latter have crossovers.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,17 +10,19 @@ from typing import TYPE_CHECKING
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.random_streams import Stream, seed_sequence
+from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, TRIES_ON_CORESET, State
+from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
 
 CORESET_ABOVE = 2**15
-"""Rows above which the search runs on a coreset first."""
+"""Rows above which the search runs on a coreset first, unless short searches of cells take its place."""
 LEAST_CORESET = 2**14
 """Rows of the smallest coreset, about."""
 ROWS_A_CLUSTER = 64
@@ -82,6 +87,21 @@ def start_without_outliers(method: "Method", source: Source, state: State) -> St
     *_, end = iterate(source, whole, start)
     rows_read = state.rows_read + end.state.rows_read - source.plan.n_rows
     return replace(start_at(state, end.state), rows_read=rows_read)
+
+
+def start_on_cells(method: "Method", source: Source, state: State) -> State | None:
+    """Return the start at the end of short searches of cells; None with too many clusters.
+
+    Up to `CORESET_ABOVE` rows, the end of births alone is compared, as if all rows were searched.
+    """
+    gathered = source.fold(Gather(), name="gather")
+    random = stream(method.seed, Stream.SHORT_SEARCHES)
+    centers = lowest_centers(gathered, method.price, random, quick=method.effort == "quick")
+    if centers is None:
+        return None
+    start = replace(state, next_centers=centers, next_children=method.children_of(centers, random))
+    tries = TRIES_AFTER if source.plan.n_rows > CORESET_ABOVE else state.tries
+    return replace(start, share=len(trials.SHARES), tries=tries).after_passes(source, 1)
 
 
 def start_on_coreset(method: "Method", source: Source, state: State) -> State:

@@ -13,7 +13,7 @@ from strategies import TAME, chunkings, contents, seeds, spread, tables, weights
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
 from dask_dpmeans.api.synthetic import Synthetic
-from dask_dpmeans.engine.history import Record
+from dask_dpmeans.engine.history import MoveCounts, Record
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
@@ -324,10 +324,14 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
     assert said
 
 
-def search_as_many_narrow_rows(monkeypatch):
-    """Let short searches of more than 100 rows end on small cells."""
-    monkeypatch.setattr(search, "SHORT_BELOW", 100)
-    monkeypatch.setattr(search, "EXCHANGES_BELOW", 100)
+def begin_on_cells(monkeypatch):
+    """Let searches of more than 100 rows in few columns begin with short searches of small cells."""
+    for name in ("SHORT_BELOW", "EXCHANGES_BELOW"):
+        monkeypatch.setattr(search, name, 100)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
+    monkeypatch.setattr(starts, "LEAST_CORESET", 100)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 100)
     monkeypatch.setattr(short_searches, "MOST_SETTLED", 100)
     monkeypatch.setattr(short_searches, "CELLS", 20)
     monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
@@ -339,15 +343,17 @@ def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(mon
         monkeypatch.setattr(short_searches, "CELLS", 60)
         monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (4, 8))
     if kind == "narrow":
-        search_as_many_narrow_rows(monkeypatch)
+        begin_on_cells(monkeypatch)
+        monkeypatch.setattr(starts, "CORESET_ABOVE", 150)
     rows = np.random.default_rng(3).uniform(size=(150, 2)) + 1e3
     weights = None if kind != "weighted" else np.arange(150) % 4 / 2
     given = {"effort": "quick"} if kind == "quick" else {}
     source, method = InMemoryRows(rows, weights), Method(0.3, **given)
     called, whole = [], search.lowest_centers
-    monkeypatch.setattr(
-        search, "lowest_centers", lambda *how, **more: called.append(how) or whole(*how, **more)
-    )
+    for module in (search, starts):
+        monkeypatch.setattr(
+            module, "lowest_centers", lambda *how, **more: called.append(how) or whole(*how, **more)
+        )
     compiled = trace(source, method)
     assert len(called) == 1
     objective = states_of(source, method)[-1].objective
@@ -356,47 +362,97 @@ def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(mon
     assert trace(source, method) == compiled
 
 
-def test_many_rows_in_few_columns_are_searched_on_cells_and_chunks_and_threads_do_not_show(
-    monkeypatch,
-):
-    search_as_many_narrow_rows(monkeypatch)
-    monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
-    monkeypatch.setattr(search, "CORESET_ABOVE", 100)
-    levels, whole = [], short_searches._cells
-    monkeypatch.setattr(
-        short_searches, "_cells", lambda *given: levels.append(whole(*given)) or levels[-1]
-    )
+def test_many_rows_in_few_columns_begin_on_cells_and_chunks_and_threads_do_not_show(monkeypatch):
+    begin_on_cells(monkeypatch)
     rows, penalty = rows_of("overlapping blobs")
     method = Method(penalty, seed=3)
     expected, *others = (
-        trace(as_source(rows, None, threads=threads, block_rows=height), method)
-        for threads, height in ((1, 64), (2, 64), (1, 128))
+        trace(as_source(da.from_array(rows, chunks), threads=threads, block_rows=64), method)
+        for chunks, threads in (((400, 2), 1), ((53, 2), 2), ((128, 1), 2))
     )
-    assert others[0] == expected
-    assert [len(level.rows) < len(rows) / 2 for level in levels[:3]] == [True] * 3
-    end = states_of(as_source(rows, None, block_rows=128), method)[-1]
-    assert end.on_all_rows
-    assert end.compared
+    assert others == [expected] * 2
+    first, *_, end = states_of(as_source(rows, block_rows=64), method)
+    assert first.moves == MoveCounts()
+    assert len(first.centers) > 10
+    assert first.rows_read == 3 * len(rows)  # survey, gather, the pass
+    assert not end.on_all_rows
     monkeypatch.setattr(search, "NARROW", 0)
-    trials_alone = states_of(as_source(rows, None), replace(method, coreset_rows=0))[-1]
-    assert end.objective <= 1.01 * trials_alone.objective
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 1000)
+    tried = states_of(as_source(rows), replace(method, coreset_rows=0))[-1]
+    assert end.objective <= 1.01 * tried.objective
 
 
-def test_rows_in_few_columns_with_too_many_clusters_start_on_a_coreset(monkeypatch):
-    search_as_many_narrow_rows(monkeypatch)
-    monkeypatch.setattr(short_searches, "MOST_CLUSTERS", 3)
-    monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
-    monkeypatch.setattr(starts, "LEAST_CORESET", 100)
-    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
+def test_up_to_a_limit_a_search_that_begins_on_cells_is_never_above_births_alone(monkeypatch):
+    begin_on_cells(monkeypatch)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 400)
     rows, penalty = rows_of("overlapping blobs")
     end = states_of(as_source(rows), Method(penalty))[-1]
-    assert not end.on_all_rows
-    assert len(end.centers) > 3
-    monkeypatch.setattr(trials, "TRIALS_BELOW", 100)
-    alone = states_of(as_source(rows), Method(penalty, coreset_rows=0))
-    assert alone[-1].on_all_rows
-    moved = [state.moves for state in alone]
-    assert not any(each.openings + each.closings + each.swaps for each in moved)
+    assert end.on_all_rows
+    called, births = [], batch.Method.step
+    monkeypatch.setattr(batch.Method, "step", lambda *given: called.append(1) or births(*given))
+    states_of(as_source(rows), Method(penalty))
+    assert called
+    called.clear()
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 399)
+    states_of(as_source(rows), Method(penalty))
+    assert not called
+
+
+def test_rows_in_few_columns_with_too_many_clusters_begin_on_a_coreset(monkeypatch):
+    begin_on_cells(monkeypatch)
+    rows, penalty = rows_of("overlapping blobs")
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "NARROW", 0)
+        expected = states_of(as_source(rows), Method(penalty))
+    monkeypatch.setattr(short_searches, "MOST_CLUSTERS", 3)
+    found = states_of(as_source(rows), Method(penalty))
+    assert not found[-1].on_all_rows
+    for state, other in zip(found, expected, strict=True):
+        assert state.rows_read == other.rows_read + len(rows)
+        assert contents(state) == contents(replace(other, rows_read=state.rows_read))
+    alone = [state.moves for state in states_of(as_source(rows), Method(penalty, coreset_rows=0))]
+    assert not any(each.openings + each.closings + each.swaps for each in alone)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "given", "cells"),
+    [
+        (2**13, 2, {}, False),
+        (2**13 + 1, 3, {}, True),
+        (2**20, 1, {}, True),
+        (2**20 + 1, 1, {}, False),
+        (2**13 + 1, 4, {}, False),
+        (2**14, 2, {"coreset_rows": 0}, True),
+        (2**14, 2, {"coreset_rows": 5}, False),
+        (2**14, 2, {"centers": np.zeros((1, 2))}, False),
+        (2**14, 2, {"outlier_penalty": 9.0}, False),
+        (2**14, 2, {"discount": 0.5}, False),
+    ],
+)
+def test_which_searches_begin_on_cells(n, d, given, cells):
+    assert Method(4.0, **given)._narrow(n, d) == cells
+
+
+def test_smaller_cells_follow_cells_and_then_the_rows_if_they_are_few(monkeypatch):
+    def sizes(n, k):
+        rows = np.random.default_rng(0).uniform(size=(n, 2))
+        few = short_searches.FewRows(rows, np.ones(n), 1.0, 60)
+        small = short_searches._cells(few, max(20, 2 * k))
+        finer = short_searches._finer(few, small, k)
+        return [len(small.rows), *(len(level.rows) for level in finer)]
+
+    monkeypatch.setattr(short_searches, "MOST_SETTLED", 200)
+    monkeypatch.setattr(short_searches, "CELLS", 20)
+    monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
+    assert sizes(39, 10) == [39]
+    assert sizes(40, 20) == [40]
+    assert sizes(100, 20) == [40, 100]
+    assert sizes(200, 20) == [40, 80, 200]
+    assert sizes(201, 20) == [40, 80]
+    assert sizes(201, 5) == [20]
+    assert sizes(200, 5) == [20, 200]
+    assert sizes(201, 60) == [201]
+    assert sizes(300, 60) == [120, 300]
 
 
 def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
@@ -604,10 +660,12 @@ class InterruptError(Exception):
     pass
 
 
-@pytest.mark.parametrize(("steps", "below"), [(1, 2**11), (2, 2**11), (9, 0)])
+@pytest.mark.parametrize(("steps", "below"), [(1, 2**11), (2, 2**11), (9, 0), (1, 100), (2, 100)])
 def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(
     tmp_path, monkeypatch, steps, below
 ):
+    if below == 100:
+        begin_on_cells(monkeypatch)
     monkeypatch.setattr(search, "SHORT_BELOW", below)
     if not below:
         monkeypatch.setattr(search, "NARROW", 0)

@@ -1001,7 +1001,7 @@ def test_a_search_that_is_stopped_before_its_first_step_goes_on_to_the_same_byte
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    succeed("synth", "uniform", "data.zarr", "--rows", 34_000, "--features", 2)
+    succeed("synth", "uniform", "data.zarr", "--rows", 34_000, "--features", 4)
     command = [
         "fit",
         "data.zarr/rows",

@@ -98,7 +98,7 @@ def test_a_search_of_the_command_line_that_is_stopped_goes_on_to_the_same_end(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    write_synthetic(Synthetic("uniform", 20_000, 3, 1, 0), "data.zarr")
+    write_synthetic(Synthetic("uniform", 20_000, 4, 1, 0), "data.zarr")
     process = subprocess.Popen(
         [sys.executable, "-m", "dask_dpmeans", *command("run.zarr", "--seed", "3")],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The search of few rows, or of many in few columns: a population of short searches (HG-means, Gribel & Vidal 2019).
+"""The search of few rows, or of many in few columns: a population (HG-means, Gribel & Vidal 2019).
 
 Sixteen short searches (`kernels/short_search`) each start at rows of their own.  Children follow:
 each is the crossover of two winners of binary tournaments, with one center swapped, after moves of
@@ -42,7 +42,10 @@ CELLS_OF_CLUSTER = (32, 128)
 With 128 alone, eleven problems of 12,000 to 150,000 rows ended .07 % higher on average, in 1.1 of the
 time."""
 CELL_FAILURES = 30
-"""Children of the first cells in a row that must fail before the smaller ones."""
+"""Children in a row that must fail before smaller cells follow, of more than `MOST_SETTLED` rows.
+
+Of fewer rows, 2,310 in 10 clusters then ended .24 % higher from one seed.
+"""
 SETTLED = 10
 """Members of a population of cells that settle on smaller ones, or on the rows."""
 SETTLED_FAILURES_OF_CLUSTER = 2
@@ -83,7 +86,9 @@ def lowest_centers(
     if not members:
         return None
     k, share = members[0].centers.shape[1], QUICK_SHARE if quick else 1
-    failures = FAILURES + FAILURES_OF_CLUSTER * k if small is few else CELL_FAILURES
+    failures = FAILURES + FAILURES_OF_CLUSTER * k
+    if small is not few and len(few.rows) > MOST_SETTLED:
+        failures = CELL_FAILURES
     members = _evolve(small, members, random, failures // share)
     for level in _finer(few, small, first):
         members = [level.settle(level.assign(each.centers)) for each in _different(members, few)]

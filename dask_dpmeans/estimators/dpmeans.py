@@ -109,10 +109,9 @@ class DPMeans(
         Without a coreset, and up to 32,768 rows also after cells, births alone run too, with the
         same parameters; up to 8,192 rows they run until centers repeat, whatever `tol` is.  The
         search goes on from them if they are lower, so a search that converges is never above them
-        (with "cosine", up to rounding).
-        They are skipped if they would be an error: more than `max_clusters`, or a penalty
-        above 4 with "cosine".  A search that stops at `max_iter`, or began on a coreset or on cells
-        of more rows, may end above births alone.
+        (with "cosine", up to rounding).  They are skipped if they would be an error: more than
+        `max_clusters`, or a penalty above 4 with "cosine".  A search that stops at `max_iter`, or
+        began on a coreset or on cells of more rows, may end above births alone.
     effort : {"quick", "normal", "best"}, default "normal"
         How long a search goes on, never how its result is judged.  "quick" tries fewer changes, and
         searches a coreset once.  "best" goes on from the end of a normal search, and so is never

@@ -85,7 +85,7 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
         Up to 524,288 rows, trials of merges, deletes and splits follow; each is kept if a few
         passes lead lower.  Up to 1,024 rows, and 1,048,576 rows * centers * columns, single rows
         are exchanged too.  More than 32,768 rows are searched as one set on a coreset, rows drawn
-        by weight.
+        by weight; a single data set is searched as by `DPMeans`.
     divergence : str, ColumnDivergence or dict, default "squared"
         What a row costs at a center in each column, see `DPMeans`: the hard HDP of exponential
         families (Jiang, Kulis & Jordan 2012).  All data sets share the means of the columns, and

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
@@ -17,6 +18,7 @@ from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.methods.dpmeans import search, short_searches
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
@@ -51,10 +53,10 @@ def trace(source, method):
 
 
 @pytest.mark.filterwarnings("ignore:.*fits saw a summary of fewer than 32 rows a cluster")
-@pytest.mark.parametrize("search", [False, True])
-def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, search):
+@pytest.mark.parametrize("price", [False, True])
+def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, price):
     stored = zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(50, 1))
-    options = {"search": search, "full": True, "summary_rows": 100, "random_state": 0}
+    options = {"search": price, "full": True, "summary_rows": 100, "random_state": 0}
     ends = []
     for where in ({"client": client}, {"threads": 2}):
         path = penalty_path(stored, [30.0, 3000.0], halvings=1, **options, **where)
@@ -63,6 +65,19 @@ def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, sear
         arrays = [path.inertias, path.stability, *path.centers, first.rows, first.penalties]
         ends.append(([each.tobytes() for each in arrays], path.intervals, aimed))
     assert ends[0] == ends[1]
+
+
+def test_a_search_that_begins_on_cells_on_workers_gives_the_bytes_of_threads(client, monkeypatch):
+    monkeypatch.setattr(search, "SHORT_BELOW", 500)
+    monkeypatch.setattr(short_searches, "CELLS", 40)
+    monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (4, 8))
+    rows, weights = da.from_array(ROWS, chunks=(170, 1)), da.from_array(WEIGHTS, chunks=70)
+    on_workers = as_source(rows, weights, client=client, block_rows=64)
+    method = Method(100.0, seed=3)
+    assert method._narrow(*ROWS.shape)
+    found = trace(on_workers, method)
+    assert found == trace(as_source(ROWS, WEIGHTS, threads=2, block_rows=64), method)
+    assert found[0]["rows_read"] == 3 * len(ROWS)  # survey, gather, the pass
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -80,7 +80,8 @@ SHORT_NUMBERS = 2**16
 NARROW = 3
 """Columns up to which more rows than these begin with short searches of cells.
 
-In 4 to 16 columns, such searches ended about as high as trials or higher, and took longer."""
+In 4 to 16 columns, such searches ended about as high as trials or higher, and took longer.
+"""
 NARROW_ROWS = 2**20
 """Most of these rows, which are gathered in memory."""
 BIRTHS_TO_THE_END = 2**13
@@ -107,9 +108,9 @@ class Method(Parameters):
     """Rows of the coreset that the search starts on, about; 0 for none.
 
     None: sources of more than `starts.CORESET_ABOVE` rows have a coreset, unless they begin with
-    short searches of cells.  Its size follows from
-    the clusters that a first search of a small coreset opens.  If it would be more than half of all
-    rows, all rows are searched, from the centers of the first search.
+    short searches of cells.  Its size follows from the clusters that a first search of a small
+    coreset opens.  If it would be more than half of all rows, all rows are searched, from the
+    centers of the first search.
     """
     effort: str = field(default=NORMAL, metadata=OPTIONAL)
     """How long the search goes on: one of `EFFORTS`."""

@@ -10,7 +10,8 @@ from dask_dpmeans.methods.common import OpeningState, PlannedState
 from dask_dpmeans.methods.dpmeans.moves import Placement
 
 TRIES = 3
-"""Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
+"""Rounds of trials that must fail before the next share, if the search starts on all rows, or on
+cells of up to `starts.CORESET_ABOVE` rows, ..."""
 TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
 TRIES_AFTER = 1
@@ -58,7 +59,7 @@ class State(PlannedState, OpeningState):
 
     @property
     def on_all_rows(self) -> bool:
-        """Whether the search started on all rows, without a coreset."""
+        """Whether the search started on all rows, or on cells of few enough to compare births alone."""
         return self.tries == TRIES
 
     @property

@@ -5,8 +5,8 @@ each is the crossover of two winners of binary tournaments, with one center swap
 single rows and merges.  The lowest that differ survive, until children fail in a row.
 
 If rows are more, the population searches weighted means of cells (`kernels/cells`).  Its lowest
-members settle on smaller cells and then on the rows, and have a few children on each.  Of many rows in
-few columns, the end on cells is the end.
+members settle on smaller cells and then on the rows, and have a few children on each.  Of many rows
+in few columns, the end on smaller cells is the end.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ For 136 to 174, eleven problems ended .1 % above the best on average, and .3 % w
 clusters of 23,000 and 30,000 rows in three columns, trials ended .1 to .2 % lower.
 """
 FAILURES = 90
-"""Children of rows in a row that must fail before the end, and ..."""
+"""Children in a row that must fail, of rows or of cells of few rows, and ..."""
 FAILURES_OF_CLUSTER = 3
 """... as many more for each cluster.  With 30 and 2, in .9 of the time, 24 problems ended .0003 %
 higher on average, but 20 clusters of 1,060 places .13 % higher from one seed."""

@@ -337,17 +337,19 @@ def begin_on_cells(monkeypatch):
     monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
 
 
-@pytest.mark.parametrize("kind", ["plain", "weighted", "quick", "cells", "narrow"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "weighted", "quick", "cells", "narrow", "weighted narrow", "quick narrow"]
+)
 def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(monkeypatch, kind):
     if kind == "cells":
         monkeypatch.setattr(short_searches, "CELLS", 60)
         monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (4, 8))
-    if kind == "narrow":
+    if "narrow" in kind:
         begin_on_cells(monkeypatch)
         monkeypatch.setattr(starts, "CORESET_ABOVE", 150)
     rows = np.random.default_rng(3).uniform(size=(150, 2)) + 1e3
-    weights = None if kind != "weighted" else np.arange(150) % 4 / 2
-    given = {"effort": "quick"} if kind == "quick" else {}
+    weights = None if "weighted" not in kind else np.arange(150) % 4 / 2
+    given = {"effort": "quick"} if "quick" in kind else {}
     source, method = InMemoryRows(rows, weights), Method(0.3, **given)
     called, whole = [], search.lowest_centers
     for module in (search, starts):
@@ -382,20 +384,21 @@ def test_many_rows_in_few_columns_begin_on_cells_and_chunks_and_threads_do_not_s
     assert end.objective <= 1.01 * tried.objective
 
 
-def test_up_to_a_limit_a_search_that_begins_on_cells_is_never_above_births_alone(monkeypatch):
+@pytest.mark.parametrize("compared", [True, False])
+def test_up_to_a_limit_a_search_that_begins_on_cells_is_never_above_births_alone(
+    monkeypatch, compared
+):
     begin_on_cells(monkeypatch)
-    monkeypatch.setattr(starts, "CORESET_ABOVE", 400)
-    rows, penalty = rows_of("overlapping blobs")
-    end = states_of(as_source(rows), Method(penalty))[-1]
-    assert end.on_all_rows
-    called, births = [], batch.Method.step
-    monkeypatch.setattr(batch.Method, "step", lambda *given: called.append(1) or births(*given))
-    states_of(as_source(rows), Method(penalty))
-    assert called
-    called.clear()
-    monkeypatch.setattr(starts, "CORESET_ABOVE", 399)
-    states_of(as_source(rows), Method(penalty))
-    assert not called
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 400 if compared else 399)
+    # without moves, births of the search itself do not leave this start
+    rows = np.repeat([[0.0, 0.0], [10.0, 0.0], [10.0, 20.0], [0.0, 20.0]], 100, axis=0)
+    start = np.array([[5.0, 0.0], [5.0, 20.0]])
+    monkeypatch.setattr(starts, "lowest_centers", lambda *_, **__: start.copy())
+    monkeypatch.setattr(search, "profitable_moves", search.no_moves)
+    births = states_of(as_source(rows), batch.Method(26.0, tol=0.0))[-1]
+    assert births.objective == 4 * 26.0
+    end = states_of(as_source(rows), Method(26.0, seed=1))[-1]
+    assert end.objective == (births.objective if compared else 400 * 25.0 + 2 * 26.0)
 
 
 def test_rows_in_few_columns_with_too_many_clusters_begin_on_a_coreset(monkeypatch):
@@ -427,6 +430,8 @@ def test_rows_in_few_columns_with_too_many_clusters_begin_on_a_coreset(monkeypat
         (2**14, 2, {"centers": np.zeros((1, 2))}, False),
         (2**14, 2, {"outlier_penalty": 9.0}, False),
         (2**14, 2, {"discount": 0.5}, False),
+        (2**14, 3, {"metric": "haversine"}, False),
+        (2**14, 2, {"metric": "cosine"}, False),
     ],
 )
 def test_which_searches_begin_on_cells(n, d, given, cells):

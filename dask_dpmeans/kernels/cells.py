@@ -14,6 +14,7 @@ def cell_means(
     The cell of the largest squared error is cut in two at its mean, across the column of the
     largest error, until there are `most` or no error is left.  Rows are (n, d), weights (n,), > 0.
     """
+    # about as long as NumPy took for 700 rows in 320 cells, and for 100,000 in 2,560
     work = 64 * rows.size * most.bit_length() + 2**15 * most
     if pays(cell_means_compiled, (rows, weights, most), work, seconds=2):
         means, masses, count = cell_means_compiled(rows, weights, most)

@@ -31,8 +31,10 @@ SWAP_TRIES = 6
 """Most centers that are drawn to leave, and rows to open at, for the swap of a child.
 
 With one of each, four problems with 50 to 80 clusters ended .04 % higher on average than with
-three; with six, 2,310 rows in 80 clusters ended .04 % lower, and five other problems about as low.  The
-number is drawn for each child: with six always, one of 144 problems of few rows ended 5 % above its optimum."""
+three; with six, 2,310 rows in 80 clusters ended .04 % lower, and five other problems about as low.
+The number is drawn for each child: with six always, one of 144 problems of few rows ended 5 % above
+its optimum.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """How far above the optimum searches are at most: lower bounds at the price of a known number of clusters.
 
-The sets are iris, wine (scaled to unit variance) and those of `--data FOLDER`, and two that are made of
-5,000 rows in 12 columns: "blobs" of 20 normal distributions, and "noise" of one.  `penalty_for` finds the price.
+The sets are iris, wine (scaled to unit variance) and those of `--data FOLDER`.  Two more have 5,000
+random rows in 12 columns: "blobs" from 20 normal distributions, and "noise" from one.  `penalty_for`
+finds the price.
 With `--hull` they are three small sets of FOLDER at the prices of the lower hull of their certified optima.
 """
 

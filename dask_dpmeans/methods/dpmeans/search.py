@@ -83,7 +83,7 @@ NARROW = 3
 In 4 to 16 columns, such searches ended about as high as trials or higher, and took longer.
 """
 NARROW_ROWS = 2**20
-"""Most of these rows, which are gathered in memory."""
+"""Most rows of such a search, which are gathered in memory."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")

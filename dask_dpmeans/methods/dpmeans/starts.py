@@ -1,6 +1,7 @@
-"""The start of a search of many rows: short searches of cells, or searches of a coreset.
+"""The start of a search of many rows.
 
-The ends of the latter have crossovers.
+Rows in few columns begin with short searches of cells.  Others begin with searches of a coreset, and
+crossovers of the ends of these.
 """
 
 import math

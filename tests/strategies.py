@@ -270,3 +270,9 @@ def reduced(reduction, rows, weights=None, height=16):
     for block in blocks[1:]:
         found = reduction.combine(found, reduction.chunk(block))
     return found
+
+
+def by_definition(rows, centers):
+    """Squared distances, (n, k): the float64 sums over the columns in order."""
+    columns = zip(rows.astype(np.float64).T, centers.T, strict=True)
+    return sum((values[:, np.newaxis] - middles) ** 2 for values, middles in columns) + 0.0

@@ -6,8 +6,8 @@ go to the lowest center number.  `squared_distances` computes the definition.  `
 one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
 rounding of that product to the definition, so that its answer is the definition's for any BLAS,
 number of threads and height of the block.  For many centers in few columns, a tree of the centers
-takes the place of the product (`center_tree`); in many columns, a product of fewer
-(`leading_columns`).
+takes the place of the product (`center_tree`), or a grid (`center_grid`); in many columns, a product
+of fewer (`leading_columns`).
 """
 
 import math
@@ -21,6 +21,8 @@ from scipy.sparse import issparse
 
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.center_grid import LEAST_CENTERS as LEAST_GRID
+from dask_dpmeans.kernels.center_grid import CenterGrid, grid_pays
 from dask_dpmeans.kernels.center_tree import (
     LEAST_CENTERS,
     LEAST_ROWS,
@@ -114,6 +116,18 @@ class Centers:
     def tree(self) -> CenterTree:
         """A tree of the centers, built once in each process."""
         return CenterTree.of(self.values)
+
+    def grid(self, rows: Rows, count: int) -> CenterGrid | None:
+        """Return cells of the tree for `count` nearest centers, made once there were many rows."""
+        found, name = vars(self), f"grid_{count}"
+        if name not in found and len(self) >= LEAST_GRID:
+            searched = found[f"searched_{count}"] = found.get(f"searched_{count}", 0) + len(rows)
+            if grid_pays(self.tree, rows, searched):
+                found[name] = None  # for other threads, which would make the same cells
+                grid = CenterGrid.of(self.tree, self.values, count)
+                found[name] = grid if grid.takes(rows) else None
+        grid_or_none: CenterGrid | None = found.get(name)
+        return grid_or_none
 
     def leading(self, rows: Rows, work: int) -> LeadingColumns | None:
         """Return the centers on main axes if that is faster for rows, (n, d); found once."""
@@ -272,8 +286,12 @@ def _without_ranking(
     """As `_rank`, by the definition alone, a tree or main axes; None where the ranking is faster."""
     points, constants = centers.definition
     few, work = len(rows) * points.size <= FEW_DIFFERENCES, _work(rows, points)
-    if not few and centers.searchable(rows, work) and centers.tree.pays(rows):
-        return centers.tree.nearest(rows, count, squared)
+    if not few and centers.searchable(rows, work):
+        grid = centers.grid(rows, count)
+        if grid is not None:
+            return grid.nearest(rows, squared)
+        if centers.tree.pays(rows):
+            return centers.tree.nearest(rows, count, squared)
     if few or is_narrow(points, constants, count):
         labels = np.empty((count, len(rows)), np.intp)
         loop: Callable[..., None] = two_nearest_of_narrow_rows

@@ -1,25 +1,27 @@
 import pytest
 
 from dask_dpmeans.kernels import (
+    center_grid,
     center_tree,
     definition_compiled,
     distance,
     leading_columns,
     numba_support,
 )
+from dask_dpmeans.kernels.center_grid import CenterGrid
 from dask_dpmeans.kernels.center_tree import CenterTree
 from dask_dpmeans.kernels.leading_columns import LeadingColumns
 
 
 def pytest_collection_modifyitems(items):
-    """Trees and main axes have compiled loops alone: without these, rows are ranked."""
+    """Trees, cells and main axes have compiled loops alone: without these, rows are ranked."""
     found = [(item, getattr(item, "callspec", None)) for item in items]
     items[:] = [
         item
         for item, spec in found
         if spec is None
         or spec.params.get("loops") != "NumPy"
-        or spec.params.get("way") not in ("narrow", "tree", "turned")
+        or spec.params.get("way") not in ("narrow", "tree", "grid", "turned")
     ]
 
 
@@ -33,18 +35,23 @@ def loops(request):
         yield
 
 
-@pytest.fixture(scope="module", params=["definition", "narrow", "ranking", "tree", "turned"])
+@pytest.fixture(
+    scope="module", params=["definition", "narrow", "ranking", "tree", "grid", "turned"]
+)
 def way(request):
-    """Few rows go to the nearest center as many do: by the definition, in two loops, a ranking, a tree or axes."""
+    """Few rows go to the nearest center as many do, in each of the ways that there are."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "definition":
             patch.setattr(distance, "FEW_DIFFERENCES", 0)
-        if request.param == "tree":
+        if request.param in ("tree", "grid"):
             patch.setattr(distance, "LEAST_ROWS", 0)
             patch.setattr(distance, "LEAST_CENTERS", 2)
             patch.setattr(distance, "MOST_COLUMNS", 10**6)
             patch.setattr(center_tree, "LEAF", 2)
             patch.setattr(CenterTree, "pays", lambda tree, rows: True)
+            patch.setattr(distance, "LEAST_GRID", 2 if request.param == "grid" else 10**6)
+            patch.setattr(center_grid, "ROWS_OF_CELL", 0)
+            patch.setattr(CenterGrid, "takes", lambda grid, rows: True)
         else:
             patch.setattr(distance, "MOST_COLUMNS", 0)
         if request.param != "narrow":

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from strategies import table
+from strategies import by_definition, table
 
 from dask_dpmeans.kernels import distance, numba_support
 from dask_dpmeans.kernels.block import Scratch
@@ -8,12 +8,6 @@ from dask_dpmeans.kernels.center_tree import CenterTree
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two
 
 NOTHING = np.empty(0)
-
-
-def by_definition(rows, centers):
-    """(n, k), the float64 sums over the columns in order."""
-    columns = zip(rows.astype(np.float64).T, centers.T, strict=True)
-    return sum((values[:, np.newaxis] - middles) ** 2 for values, middles in columns) + 0.0
 
 
 @pytest.mark.parametrize("kind", ["grid", "offset", "huge", "tiny", "clouds"])

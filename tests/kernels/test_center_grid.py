@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import by_definition, table
+
+from dask_dpmeans.kernels import center_grid, numba_support
+from dask_dpmeans.kernels.center_grid import CenterGrid
+from dask_dpmeans.kernels.center_tree import CenterTree
+from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two
+
+NOTHING = np.empty(0)
+
+
+def check(rows, centers):
+    """The nearest one and two, and the squared distances, are the definition's."""
+    expected, tree = by_definition(rows, centers), CenterTree.of(centers)
+    order = expected.argsort(axis=1, kind="stable")
+    for count in (1, 2):
+        squared = np.empty(len(rows))
+        grid = CenterGrid.of(tree, centers, count)
+        assert grid.nearest(rows, squared).tolist() == order[:, :count].T.tolist()
+        assert squared.tobytes() == expected.min(axis=1).tobytes()
+        assert grid.nearest(rows, NOTHING).tolist() == order[:, :count].T.tolist()
+
+
+@pytest.mark.parametrize("kind", ["grid", "offset", "huge", "tiny", "clouds"])
+@pytest.mark.parametrize(("d", "k"), [(1, 900), (2, 1025), (3, 700), (3, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cells_have_the_answers_of_the_definition(kind, d, k, dtype):
+    rows, centers = table(kind, (600, d), dtype, 0), table(kind, (k, d), np.float64, 1)
+    centers[1::3] = centers[::3][: len(centers[1::3])]  # equal centers
+    check(rows, centers)
+
+
+@given(data=st.data(), d=st.integers(1, 3), wide=st.sampled_from([1, 3, 20]))
+def test_cells_have_the_answers_of_the_definition_among_ties(data, d, wide):
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    offset = data.draw(st.sampled_from([0.0, 1e6, -1e12]))
+    centers = random.integers(0, wide, (data.draw(st.integers(2, 200)), d)) + offset
+    rows = random.integers(-2, 2 * wide + 2, (100, d)) / 2 + offset
+    check(rows, centers.astype(np.float64))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e9])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_rows_on_the_borders_of_cells_have_the_answers_of_the_definition(d, offset):
+    random = np.random.default_rng(d)
+    centers = random.normal(size=(400, d)) + offset
+    grid = CenterGrid.of(CenterTree.of(centers), centers, 1)
+    boxes, sides, _ = grid.leaves
+    places = random.integers(0, sides[:, np.newaxis] + 1, (len(sides), 20, d))
+    rows = boxes[:, np.newaxis, 0] + places / boxes[:, np.newaxis, 2]
+    rows = rows.reshape(-1, d)
+    for near in (rows, np.nextafter(rows, -np.inf), np.nextafter(rows, np.inf)):
+        check(near, centers)
+
+
+def test_a_center_halfway_between_others_is_a_candidate_wherever_it_is_the_nearest():
+    x = np.arange(64.0)
+    centers = np.column_stack([np.repeat(x, 2), np.tile([0.0, 1e-9], 64)])
+    rows = np.column_stack([np.linspace(-1, 64, 2000), np.random.default_rng(0).normal(size=2000)])
+    check(rows, centers)
+    check(rows * 1e-9, centers)
+
+
+def test_cells_follow_the_definition_where_distances_are_infinite_or_no_numbers():
+    centers = np.arange(40.0).reshape(20, 2)
+    rows = np.array([[np.inf, 0.0], [np.nan, 1.0], [1e200, 1e200], [5.0, 4.0], [5.0, np.nan]])
+    squared = np.empty(5)
+    with np.errstate(all="ignore"):
+        grid = CenterGrid.of(CenterTree.of(centers), centers, 2)
+        labels = grid.nearest(rows, squared)
+        expected = by_definition(rows, centers).min(axis=1)
+    assert labels.tolist() == [[0, 0, 0, 2, 0], [1, 1, 1, 1, 1]]
+    assert squared.tolist() == pytest.approx(expected.tolist(), nan_ok=True, abs=0)
+
+
+def test_nearly_all_rows_are_in_cells_with_few_candidates():
+    random = np.random.default_rng(0)
+    ball = random.normal(size=(4000, 3))
+    sphere = ball / np.linalg.norm(ball, axis=1)[:, np.newaxis]
+    clouds = random.normal(size=(4000, 2)) * np.exp(2 * random.normal(size=(4, 1))).repeat(1000, 0)
+    for points in (ball, sphere, clouds, ball[:, :2], ball[:, :1]):
+        centers, rows = points[::4].copy(), points[1::2]
+        grid = CenterGrid.of(CenterTree.of(centers), centers, 1)
+        starts, lists = grid.cells
+        _, left = grid._search(rows, NOTHING)
+        assert grid.takes(rows)
+        assert left.mean() < 0.15
+        assert lists[starts[starts >= 0]].mean() < 24
+    same = np.zeros((1000, 2))
+    assert not CenterGrid.of(CenterTree.of(same), same, 1).takes(ball[:, :2])
+
+
+def test_cells_are_made_once_there_were_many_rows_and_are_not_used_where_they_are_full(monkeypatch):
+    if not numba_support.AVAILABLE:
+        return
+    random = np.random.default_rng(0)
+    centers, rows = random.normal(size=(2000, 2)), random.normal(size=(4000, 2))
+    taken = Centers(centers)
+    expected = by_definition(rows[:500], centers).argsort(axis=1, kind="stable")
+    used = []
+    original = CenterGrid.nearest
+    monkeypatch.setattr(
+        CenterGrid, "nearest", lambda self, *args: used.append(self) or original(self, *args)
+    )
+    for _ in range(15):  # 128 leaves of 64 cells, of which each asks for four rows
+        nearest_squared(rows, taken)
+    assert len(used) == 7
+    for _ in range(9):
+        nearest_two(rows, taken)
+    assert [grid.count for grid in used] == [1] * 7 + [2]
+    assert len({id(grid) for grid in used}) == 2
+    assert nearest_two(rows[:500], taken)[0].tolist() == expected[:, 0].tolist()
+    assert nearest_two(rows[:500], taken)[1].tolist() == expected[:, 1].tolist()
+    used.clear()
+    same = Centers(np.repeat(centers[:10], 200, axis=0))
+    for _ in range(15):
+        labels, _ = nearest_squared(rows, same)
+    assert not used
+    assert (labels % 200 == 0).all()
+
+
+def test_cells_wait_for_rows_that_pay_for_them():
+    random = np.random.default_rng(0)
+    tree = CenterTree.of(random.normal(size=(1024, 2)))
+    least = center_grid.ROWS_OF_CELL * center_grid.CELLS[2] * 64
+    found = [
+        center_grid.grid_pays(tree, random.normal(size=(300, d)), searched)
+        for d, searched in ((2, least - 1), (2, least), (4, 10**9))
+    ]
+    assert found == [False, numba_support.AVAILABLE, False]

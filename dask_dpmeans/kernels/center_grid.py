@@ -120,7 +120,7 @@ def _spacing(points: Float64Array) -> float:
                 for j in range(d):
                     difference = points[j, one] - points[j, two]
                     squared += difference * difference
-                nearest = min(nearest, squared)  # a difference of infinities is no number
+                nearest = min(nearest, squared)
         if nearest < np.inf:
             greatest = max(greatest, nearest)
     return float(np.sqrt(greatest))
@@ -132,20 +132,22 @@ def _fill_sides(box: Float64Array, most: int, sides: Int64Array) -> None:
 
     There are at most about `most` cells.  A column that is narrower than a cell has one.
     """
-    d = box.shape[1]
-    sides[:] = 0
-    for _ in range(d):
+    extents = box[1] - box[0]
+    widest = extents.max()
+    for j in range(len(sides)):
+        sides[j] = 0 if extents[j] * most > widest else 1
+    for _ in range(len(sides)):
         volume, wide = 1.0, 0
-        for j in range(d):
+        for j in range(len(sides)):
             if sides[j] == 0:
-                volume, wide = volume * (box[1, j] - box[0, j]), wide + 1
-        width = (volume / most) ** (1 / max(wide, 1))
-        for j in range(d):
-            if sides[j] == 0 and not box[1, j] - box[0, j] > width:
+                volume, wide = volume * (extents[j] / widest), wide + 1
+        width = widest * (volume / most) ** (1 / max(wide, 1))
+        for j in range(len(sides)):
+            if sides[j] == 0 and not extents[j] > width:
                 sides[j] = 1
-    for j in range(d):
+    for j in range(len(sides)):
         if sides[j] == 0:
-            sides[j] = max(1, min(most, int((box[1, j] - box[0, j]) / width + 0.5)))
+            sides[j] = min(most, int(extents[j] / width + 0.5))
 
 
 @compile_loop

@@ -94,7 +94,10 @@ class CenterGrid:
 
 
 def grid_pays(tree: CenterTree, rows: Rows, searched: int) -> bool:
-    """Return whether cells may be made, after so many rows were searched for; see `numba_support.pays`."""
+    """Return whether to make cells for rows, (n, d), after so many rows were `searched` for.
+
+    Loops that are not compiled yet may have to wait, as `numba_support.pays` tells.
+    """
     d = rows.shape[1]
     if d > MOST_COLUMNS or searched < ROWS_OF_CELL * CELLS[d] * len(tree.points):
         return False

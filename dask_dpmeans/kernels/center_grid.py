@@ -2,10 +2,10 @@
 
 In up to three columns, the leaves of a tree of the centers (`center_tree`) are cut into cells that
 are about half as wide as centers are apart.  Some five to ten centers are candidates of a cell, so
-that a row takes a fifth to a third of the time that the search of the tree takes.  A center is left out of
-a cell if it is farther from each of its points than another one is, by more than rounding can make
-of it.  The candidates are measured by the definition in `distance`, in the order of their numbers,
-so that the answer is the definition's.
+that a row takes a fifth to a third of the time that the search of the tree takes.  A center is left
+out of a cell if it is farther from each of its points than another one is, by more than rounding can
+make of it.  The candidates are measured by the definition in `distance`, in the order of their
+numbers, so that the answer is the definition's.
 
 Rows that are far from the centers of their leaf, and rows of cells with many candidates, are
 searched for in the tree.
@@ -104,7 +104,7 @@ def grid_pays(tree: CenterTree, rows: Rows, searched: int) -> bool:
     ints, floats = np.empty((1, 0), np.int64), np.empty((1, 1, 0))
     leaves, cells = (floats, ints, ints[0]), (ints[0], np.empty(0, np.int32))
     given = rows, tree.parts, leaves, cells, floats[0], ints, NOTHING, np.empty(0, np.bool_)
-    return pays(_search, given, TREE_WORK * len(rows), seconds=3)
+    return pays(_search, given, TREE_WORK * len(rows), seconds=7)
 
 
 @compile_loop
@@ -264,7 +264,8 @@ def _fill_candidates(
     """Fill in the numbers, ascending, of the centers that can be nearest in a box, (2, d).
 
     These are the centers whose least distance is at most the greatest of the nearest one, or, for a
-    `count` of 2, of the second.  Return how many there are, or more than OPEN if they are so many or infinitely far.
+    `count` of 2, of the second.  Return how many there are, or more than OPEN if there are more, or
+    if squared distances overflow.
     """
     boxes, columns, cuts, points, numbers, k = tree
     nodes, leaves = np.empty(64, np.int64), len(points)
@@ -304,7 +305,7 @@ def _fill_candidates(
                 found[size], lows[size] = numbers[node - leaves, place], low
                 size += 1
     bound = first if count == 1 else second
-    if bound == np.inf:  # squared distances overflow, and the definition compares no others
+    if bound == np.inf:
         return OPEN + 1
     size = _keep(found, lows, size, bound)
     found[:size].sort()

@@ -21,6 +21,9 @@ MOST_GROUPS = 2**24
 """Group numbers must be less than this: memory is needed for each, even if it is empty."""
 TOGETHER = 1024
 """Numbers compared side by side; with 4 columns, one row at a time took 30 times as long."""
+LEAST_SQUARES = float(np.finfo(np.float64).tiny / np.sqrt(np.finfo(np.float64).eps))
+"""1.5e-300.  If the squares of spans sum to this, the square of 1e-4 times a span is a normal number of
+float64."""
 
 
 class Flaw(NamedTuple):
@@ -114,6 +117,13 @@ class Summary:
                 return None
             return int(np.argmax(np.maximum(spans, reach)))
 
+    @property
+    def underflowing(self) -> bool:
+        """Whether rows differ, but weighted squared distances among them underflow float64."""
+        spans = np.where(self.lowest <= self.highest, self.highest - self.lowest, 0.0)
+        weight = min(1.0, self.weight)
+        return bool(spans.any()) and float((spans**2).sum()) * weight < LEAST_SQUARES
+
 
 @dataclass(frozen=True)
 class ColumnStatistics:
@@ -125,6 +135,8 @@ class ColumnStatistics:
     """Map of the rows, after they are checked; the statistics are computed from the features."""
     missing: bool = False
     """Whether NaN is a missing value; else it is a flaw, as NaN among features always is."""
+    least_group: int = 0
+    """The least number of a group; others are flaws."""
 
     @property
     def takes_csr(self) -> bool:
@@ -139,11 +151,11 @@ class ColumnStatistics:
         if self.missing and np.isnan(ends[0]).any():
             seen, ends = ~np.isnan(rows), observed_ranges(rows)
             empty_rows = len(rows) - int(np.count_nonzero(seen.any(axis=1)))
-        flaw = first_flaw(block, self.limit, ends, self.missing)
+        flaw = first_flaw(block, self.limit, ends, self.missing, self.least_group)
         if self.features is not None and flaw is None:
             block = replace(block, rows=self.features(rows, block.scratch))
             seen, ends = None, column_ranges(block.rows)
-            flaw = first_flaw(block, np.inf, ends)
+            flaw = first_flaw(block, np.inf, ends, least_group=self.least_group)
             if flaw is not None:
                 flaw = flaw._replace(column=-3)
         lowest, highest = (side.astype(np.float64) for side in ends)
@@ -159,10 +171,10 @@ class ColumnStatistics:
 
     def _chunk_csr(self, block: Block) -> Summary:
         """Return the summary of the features of CSR rows, which are CSR too."""
-        flaw = first_flaw(block, self.limit)
+        flaw = first_flaw(block, self.limit, least_group=self.least_group)
         if flaw is None and self.features is not None:
             block = replace(block, rows=self.features(block.rows, block.scratch))
-            flaw = first_flaw(block, np.inf)
+            flaw = first_flaw(block, np.inf, least_group=self.least_group)
             flaw = flaw and flaw._replace(column=-3)
         if flaw is not None:
             nothing = np.zeros(block.rows.shape[1])
@@ -210,7 +222,7 @@ class SparseStatistics(ColumnStatistics):
 
     def chunk(self, block: Block) -> Summary:
         """Return the summary of one block."""
-        flaw = first_flaw(block, self.limit)
+        flaw = first_flaw(block, self.limit, least_group=self.least_group)
         nothing = np.zeros(2)
         if flaw is not None:
             return Summary(flaw, 0.0, nothing, nothing, nothing, nothing)
@@ -328,7 +340,11 @@ def _group_statistics(block: Block) -> tuple[int, int]:
 
 
 def first_flaw(
-    block: Block, limit: float, ends: tuple[Rows, Rows] | None = None, missing: bool = False
+    block: Block,
+    limit: float,
+    ends: tuple[Rows, Rows] | None = None,
+    missing: bool = False,
+    least_group: int = 0,
 ) -> Flaw | None:
     """Return the first invalid weight, group, or value not strictly between -limit and limit.
 
@@ -336,8 +352,8 @@ def first_flaw(
     NaN is no flaw, their `observed_ranges`.
     """
     if issparse(block.rows):
-        return _first_csr_flaw(block, limit)
-    flaws = _weight_and_group_flaws(block)
+        return _first_csr_flaw(block, limit, least_group)
+    flaws = _weight_and_group_flaws(block, least_group)
     ranges = observed_ranges if missing else column_ranges
     lowest, highest = ends or ranges(block.rows)
     if not (np.maximum(-lowest, highest) < limit).all():
@@ -371,9 +387,9 @@ def observed_ranges(rows: Rows) -> tuple[Rows, Rows]:
     return lowest, np.fmax.reduce(rows, axis=0, initial=-np.inf)
 
 
-def _first_csr_flaw(block: Block, limit: float) -> Flaw | None:
+def _first_csr_flaw(block: Block, limit: float, least_group: int) -> Flaw | None:
     """Return the first flaw of CSR rows, like `first_flaw`."""
-    flaws, rows = _weight_and_group_flaws(block), csr_array(block.rows)
+    flaws, rows = _weight_and_group_flaws(block, least_group), csr_array(block.rows)
     bad = np.flatnonzero(~(np.abs(rows.data) < limit))
     if bad.size:
         row = int(row_numbers(rows)[bad[0]])
@@ -381,7 +397,7 @@ def _first_csr_flaw(block: Block, limit: float) -> Flaw | None:
     return min(flaws, default=None)
 
 
-def _weight_and_group_flaws(block: Block) -> list[Flaw]:
+def _weight_and_group_flaws(block: Block, least_group: int) -> list[Flaw]:
     """Return the first invalid weight and the first invalid group."""
     flaws = []
     if block.weights is not None:
@@ -389,7 +405,7 @@ def _weight_and_group_flaws(block: Block) -> list[Flaw]:
         if bad.size:
             flaws.append(Flaw(block.start + int(bad[0]), -1, float(block.weights[bad[0]])))
     if block.groups is not None:
-        bad = np.flatnonzero((block.groups < 0) | (block.groups >= MOST_GROUPS))
+        bad = np.flatnonzero((block.groups < least_group) | (block.groups >= MOST_GROUPS))
         if bad.size:
             flaws.append(Flaw(block.start + int(bad[0]), -2, int(block.groups[bad[0]])))
     return flaws

@@ -7,8 +7,8 @@ import numpy as np
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.keyed_sums import UseMoments, rank_numbers, use_moments
-from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.keyed_sums import UseMoments, rank_numbers
+from dask_dpmeans.kernels.moments import cluster_moments, total
 
 
 @dataclass(frozen=True)
@@ -70,4 +70,6 @@ class GroupSums(SummedAnswers):
     def chunk(self, block: Block) -> UseMoments:
         """Return the moments of one block."""
         assert block.groups is not None
-        return use_moments(block, block.groups, np.zeros(len(block.groups)))
+        groups, ranks = rank_numbers(block.groups)
+        squared = np.zeros(len(block.groups))
+        return UseMoments(groups, cluster_moments(block, ranks, squared, len(groups)))

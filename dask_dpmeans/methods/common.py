@@ -9,6 +9,7 @@ import numpy as np
 from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
+from dask_dpmeans.kernels.column_statistics import LEAST_SQUARES, Summary
 
 LEARNED = {"learned": True}
 """Metadata of a field of a method that is learned from the rows; it is not among the parameters."""
@@ -94,3 +95,27 @@ def finite_objective(objective: float, prices: str) -> float:
     if not math.isfinite(objective):
         raise InputError(f"the objective overflows float64 at {prices}: divide the data first")
     return objective
+
+
+def check_squares(summary: Summary) -> None:
+    """Refuse weights or different rows whose squares overflow or vanish in float64.
+
+    Raises
+    ------
+    InputError
+        The sum of the weights is too large or too small, or the values of a column differ too little.
+    """
+    weight, square = summary.weight, summary.weight * summary.weight
+    if not LEAST_SQUARES <= square < math.inf:
+        kind, way = ("overflows", "divide") if weight > 1 else ("underflows", "multiply")
+        raise InputError(
+            f"the square of the sum of sample_weight, {weight:.3g}, {kind} float64: {way} the weights "
+            "by a constant first"
+        )
+    if summary.underflowing:
+        span = float((summary.highest - summary.lowest).max())
+        what = "the data" if weight >= 1 else "the data or the weights"
+        raise InputError(
+            "squared distances underflow float64: values of a column differ by "
+            f"{span:.3g} at most; multiply {what} by a constant first"
+        )

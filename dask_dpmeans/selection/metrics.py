@@ -89,8 +89,11 @@ def partition(
     Parameters
     ----------
     X : (n, d) rows, as for `DPMeans.fit`, or the path or URL of a Zarr array or ``.npy`` file
-    labels : (n,) integers from 0 to below 2**24
-        A NumPy, Dask or Zarr array with any chunks, or a path.  Labels need not be consecutive.
+    labels : (n,) integers between -2**24 and 2**24
+        A NumPy, Dask or Zarr array with any chunks, or a path.  Labels need not be consecutive.  -1
+        is a label like any other, as in the metrics of scikit-learn: if it marks outliers, they are
+        a cluster here, with a center and a squared error.  A ``sample_weight`` of ``labels >= 0``
+        leaves these rows out.
     sample_weight : (n,), optional, weights >= 0
     metric : "euclidean", "cosine" or "haversine" as in `DPMeans`
         With "cosine" rows and means have unit length.  With "haversine" rows and means are places in
@@ -105,8 +108,7 @@ def partition(
     Raises
     ------
     InputError
-        Labels are not integers, not one a row, or negative.  (If -1 marks rows without a cluster,
-        leave these rows out.)  Rows that `DPMeans.fit` refuses are refused too.
+        Labels are not integers, or not one a row.  Rows that `DPMeans.fit` refuses are refused too.
 
     Examples
     --------

@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_dpmeans.engine.plan import Plan, block_height
 from dask_dpmeans.kernels.block import Features, takes_csr
-from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
+from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, ColumnStatistics, Summary
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.formats.cube import CubeRows
@@ -49,9 +49,9 @@ def as_source(
     sample_weight : same kinds, (n,), optional
         Weights >= 0, not all 0.
     groups : same kinds, (n,), integers, optional
-        Number of each row's data set, from 0 on, in any order.
+        Number of each row's data set, from 0 on, or the label of its cluster, in any order.
     groups_are : str
-        Name of the argument that groups come from, for errors.
+        Name of the argument that groups come from: "groups", or "labels", which may be negative.
     **options
         The fields of `Compute`, `Columns` and `Requirements`, which say what they are.
 
@@ -76,6 +76,7 @@ def open_source(
     pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
 
     def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
+        survey = replace(survey, least_group=arrays.least_group)
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
     summary, prepare = column_statistics(layout.stored_dtype, layout.prepare, fold, columns.scale)
@@ -112,7 +113,7 @@ def source_of_features(source: RowSource, features: Features) -> RowSource:
     Features of rows in memory are kept in memory too, if they fit beside the rows.
     """
     source = with_csr(source, features)
-    survey = ColumnStatistics(np.inf, features, source.prepare.missing)
+    survey = ColumnStatistics(np.inf, features, source.prepare.missing, 1 - MOST_GROUPS)
     summary = source.fold(survey, name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
     keep = source.resident and size <= source.room

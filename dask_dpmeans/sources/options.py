@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
+from dask_dpmeans.kernels.column_statistics import MOST_GROUPS
 from dask_dpmeans.sources.categories import CategoricalColumns, Categories
 from dask_dpmeans.sources.lazy_modules import distributed
 from dask_dpmeans.sources.progress import OnPass
@@ -197,4 +198,9 @@ class InputArrays:
     groups: Any = None
     """(n,) integers, the data set of each row, or None."""
     groups_name: str = "groups"
-    """Name of the argument that `groups` come from, for errors."""
+    """Name of the argument that `groups` come from: "groups", or "labels", which may be negative."""
+
+    @property
+    def least_group(self) -> int:
+        """The least number of a group."""
+        return 1 - MOST_GROUPS if self.groups_name == "labels" else 0

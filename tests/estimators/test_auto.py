@@ -16,7 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import SPARSE_PROBABILITIES, seeds
 
-from dask_dpmeans import DPMeans, InputError, KernelDPMeans, TooManyClustersError
+from dask_dpmeans import (
+    DPMeans,
+    HDPMeans,
+    InputError,
+    KernelDPMeans,
+    LinkageDPMeans,
+    TooManyClustersError,
+)
 from dask_dpmeans.methods.dpmeans.choice import Choice
 
 MEANS = 10.0 * np.array([[0, 0], [1, 0], [0, 1], [1.5, 1.5]])
@@ -172,7 +179,7 @@ def test_degenerate_rows_are_fitted() -> None:
     model = DPMeans(random_state=0).fit(few)
     assert (model.n_clusters_, model.inertia_) == (3, 0.0)
     assert model.cluster_stability_.tolist() == [1.0] * 3
-    for rows in (ROWS[:1], ROWS[:2], np.ones((30, 2)), ROWS * 1e-200):
+    for rows in (ROWS[:1], ROWS[:2], np.ones((30, 2)), np.full((30, 2), 1e-200)):
         assert DPMeans().fit(rows).n_clusters_ == 1
     half = np.r_[np.zeros(100), np.ones(100)]
     weighted, alone = DPMeans(random_state=0).fit(ROWS, sample_weight=half), ROWS[100:]
@@ -249,3 +256,60 @@ def test_the_choice_counts_its_passes() -> None:
     assert auto.n_passes_ == number.n_passes_ + 2
     assert isinstance(auto.choice_, Choice)
     assert auto.choice_.rows_used == len(ROWS)
+
+
+@pytest.mark.parametrize("tiny", [1e-153, 1e-160, 1e-200, 1e-310])
+@pytest.mark.parametrize("model", [DPMeans(), LinkageDPMeans()])
+def test_rows_whose_squared_distances_underflow_are_refused(model: Any, tiny: float) -> None:
+    message = r"squared distances underflow float64: .* differ by .*e-\d+ at most; multiply the data"
+    with pytest.raises(InputError, match=message):
+        model.fit(ROWS * tiny)
+    with pytest.raises(InputError, match=message):
+        HDPMeans("auto", "auto").fit(ROWS * tiny, groups=np.arange(len(ROWS)) % 3)
+
+
+@settings(max_examples=15)
+@given(st.integers(-480, 480))
+def test_a_power_of_two_changes_no_label_where_squares_are_normal_numbers(power: int) -> None:
+    wanted = DPMeans(random_state=0).fit(ROWS)
+    found = DPMeans(random_state=0).fit(ROWS * 2.0**power)
+    assert found.labels_.tobytes() == wanted.labels_.tobytes()
+    assert found.choice_.n_clusters == 4
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros((20, 2)),
+        np.full((20, 2), 1e-200),
+        np.column_stack([np.full(200, 1e-300), ROWS]),
+        np.column_stack([1e-200 * ROWS[:, 0], ROWS]),
+        np.float32(1e-40) * ROWS.astype(np.float32),  # squares are of float64
+    ],
+)
+def test_tiny_values_are_refused_only_if_all_squares_are_lost(rows: Any) -> None:
+    model = DPMeans(random_state=0).fit(rows)
+    assert model.n_clusters_ == (4 if len(rows) == 200 else 1)
+
+
+def test_tiny_rows_have_one_cluster_at_a_penalty_that_is_a_number() -> None:
+    for model in (DPMeans(1.0), DPMeans(1.0, search=True)):
+        assert model.fit(1e-200 * ROWS).n_clusters_ == 1
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (1e-160, "the sum of sample_weight, 2e-158, underflows float64: multiply the weights"),
+        (1e155, r"sum of sample_weight, 2e\+157, overflows float64: divide the weights"),
+    ],
+)
+def test_weights_whose_squares_are_no_numbers_are_refused(weight: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DPMeans().fit(ROWS, sample_weight=np.full(200, weight))
+
+
+def test_tiny_weights_beside_ordinary_ones_are_legal() -> None:
+    weights = np.where(np.arange(200) % 2, 1.0, 1e-200)
+    model = DPMeans(random_state=0).fit(ROWS, sample_weight=weights)
+    assert model.n_clusters_ == 4

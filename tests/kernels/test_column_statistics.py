@@ -142,6 +142,27 @@ def test_infinity_is_a_flaw_where_values_may_be_missing(drawn, data):
     assert found == Flaw(row, column, float(rows[row, column]))
 
 
+@pytest.mark.parametrize(
+    ("rows", "weights", "underflows"),
+    [
+        ([[0.0], [1e-160]], None, True),
+        ([[1e-160, 5.0], [3e-160, 5.0]], None, True),
+        ([[1e-160], [1e-160]], None, False),
+        ([[0.0, 0.0], [0.0, 0.0]], None, False),
+        ([[0.0, 1.0], [1e-160, 2.0]], None, False),
+        ([[0.0], [1e-140]], None, False),
+        ([[0.0], [1e-140]], [1e-25, 1e-25], True),
+        ([[0.0], [1e-160]], [1e30, 1e30], True),
+        ([[np.nan, 1.0], [np.nan, 1.0]], None, False),
+    ],
+)
+def test_squares_underflow_where_rows_differ_by_too_little_in_every_column(
+    rows, weights, underflows
+):
+    weights = None if weights is None else np.array(weights)
+    assert survey(np.array(rows), weights, [1, 1], missing=True).underflowing == underflows
+
+
 def test_an_empty_column_overflows_nothing_and_has_the_mean_0():
     rows = np.array([[np.nan, 1.0], [np.nan, 3.0]])
     summary = survey(rows, None, [1, 1], missing=True)

@@ -34,7 +34,7 @@ def by_hand(rows, labels, weights):
 
 
 def labels_of(n, seed, most=5):
-    return np.random.default_rng(seed).integers(0, most, n) * 3
+    return np.random.default_rng(seed).integers(-1, most, n) * 3
 
 
 def contents(found):
@@ -109,6 +109,29 @@ def test_the_labels_of_a_fit_have_at_most_its_objective():
     )
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "haversine"])
+def test_outliers_are_a_cluster_unless_they_weigh_nothing(metric):
+    rows, labels = np.random.default_rng(0).uniform(1, 80, (60, 2)), labels_of(60, 0) // 3
+    found = partition(rows, labels, metric=metric)
+    assert found.labels.tolist() == [-1, 0, 1, 2, 3, 4]
+    assert contents(partition(rows, labels + 1, metric=metric))[1:] == contents(found)[1:]
+    without = partition(rows, labels, (labels >= 0).astype(float), metric=metric)
+    alone = partition(rows[labels >= 0], labels[labels >= 0], metric=metric)
+    assert without.labels.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(without.inertias, alone.inertias, rtol=1e-12)
+    np.testing.assert_allclose(without.centers, alone.centers, rtol=1e-12)
+
+
+def test_the_labels_of_a_fit_with_outliers_have_its_objective_without_these():
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    model = DPMeans(9.0, search=True, outlier_penalty=4.0, random_state=0, tol=0).fit(rows)
+    outliers = int(np.count_nonzero(model.labels_ == -1))
+    assert outliers > 0
+    inside = (model.labels_ >= 0).astype(float)
+    found = metrics.objective(rows, model.labels_, 9.0, inside) + 4.0 * outliers
+    assert found == pytest.approx(model.objective_, rel=1e-9)
+
+
 def test_a_squared_error_that_moments_would_cancel():
     rows = np.array([[1e8], [1e8 + 1], [-1e8], [-1e8 - 1]])
     assert metrics.inertia(rows, [0, 0, 1, 1]) == 1.0
@@ -117,8 +140,11 @@ def test_a_squared_error_that_moments_would_cancel():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, -1, 2], r"labels holds -1 at row 1: labels are numbered from 0 to below 16,777,216"),
-        ([0.0, 1.0, 2.0], r"labels must be integers from 0 on, got float64"),
+        (
+            [0, -(2**24), 2],
+            r"labels holds -16777216 at row 1: labels are from -16,777,215 to below 16,777,216",
+        ),
+        ([0.0, 1.0, 2.0], r"labels must be integers, got float64"),
         ([0, 1], r"labels must hold one number a row: 3 rows, but 2 numbers"),
         (None, r"labels is None: pass one integer a row"),
         ([[0, 1, 2]], r"labels must have 1 dimension, got shape \(1, 3\)"),

@@ -687,3 +687,15 @@ def test_numbers_that_are_none_are_refused(numbers, message):
 def test_rows_without_groups_are_refused():
     with pytest.raises(InputError, match="groups are missing"):
         hdp_penalties(np.zeros((3, 2)), 1, 1)
+
+
+def test_rows_whose_squared_distances_vanish_are_not_said_to_be_equal() -> None:
+    rows = 1e-170 * np.random.default_rng(0).normal(size=(30, 2))
+    message = "squared distances underflow float64: .* multiply the data by a constant first"
+    with pytest.raises(InputError, match=message):
+        farthest_first(rows, 3)
+    with pytest.raises(InputError, match=message):
+        penalty_path(rows)
+    assert farthest_first(rows * 1e20, 3).penalty > 0
+    with pytest.raises(InputError, match="all rows are equal"):
+        penalty_path(np.full((30, 2), 1e-170))

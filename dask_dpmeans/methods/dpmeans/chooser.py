@@ -25,6 +25,7 @@ from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
 from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
@@ -131,6 +132,7 @@ def choice_bytes(rows: int, d: int) -> int:
 
 def choose_from(source: Source, rows: InMemoryRows, parameters: "ChoiceParameters") -> Chosen:
     """Choose a penalty from a summary, with the workers of a source and no pass over its rows."""
+    check_squares(rows.summary)
     tried = source.run([IntervalsJob(parameters)], rows, "choose")[0]
     one, ranked, evidence = tried.one, list(tried.ranked), 0.0
     close = [each for each in ranked[:MOST_ALTERNATIVES] if score(each) > CLOSE * score(ranked[0])]

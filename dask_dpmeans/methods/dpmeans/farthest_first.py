@@ -14,6 +14,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, costs
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.farthest_rows import Candidates, FarthestCandidates
+from dask_dpmeans.methods.common import check_squares
 
 CANDIDATES = 2**10
 """Rows that a pass brings.
@@ -72,6 +73,8 @@ def traverse(
         points = np.concatenate([points, found.rows[places]])
         numbers = np.append(numbers, found.numbers[places])
         squared = np.append(squared, [each for _, each in taken])
+    if not len(numbers) and divergence is None:
+        check_squares(source.summary)
     if len(numbers) < k and not fewer:
         raise InputError(
             f"{k} clusters are more than the rows that differ from each other and from their mean, "

@@ -27,6 +27,7 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.links import LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
 from dask_dpmeans.methods.dpmeans.chooser import (
     FLOOR,
@@ -140,6 +141,7 @@ def choose(
         n = int(parameters.summary(rows).count)
     else:
         rows = _sample(source, seed)
+    check_squares(rows.summary)
     levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:
         return levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True)

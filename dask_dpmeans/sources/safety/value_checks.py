@@ -31,10 +31,11 @@ TAKES_MISSING = (
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
     """Return the error message for a value at `place`, a row and column as text."""
     if flaw.column == -2:
-        kinds = groups_are.replace("groups", "data sets")
+        which = "data sets are numbered from 0"
+        if groups_are == "labels":
+            which = f"labels are from {1 - MOST_GROUPS:,}"
         return (
-            f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below "
-            f"{MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)[1]"
+            f"{groups_are} holds {flaw.value} at {place}: {which} to below {MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)[1]"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"

@@ -244,11 +244,11 @@ def test_with_one_data_set_and_free_uses_it_is_dp_means(rows):
         ),
         (
             [0.0, np.nan, 1.0],
-            r"groups must be integers from 0 on, got float64: fill missing values, then number the groups",
+            r"groups must be integers, got float64: fill missing values, then number the groups",
         ),
         ([0, None, 1], r"groups must be integers|groups is no array of numbers"),
         ([[0], [1], [2]], r"groups must have 1 dimension, got shape \(3, 1\)"),
-        (["a", "b", "c"], r"groups must be integers from 0 on, got"),
+        (["a", "b", "c"], r"groups must be integers, got"),
     ],
 )
 def test_groups_that_are_none_are_refused(groups, message):

@@ -19,7 +19,7 @@ from rows_reference import OUTLIER
 from strategies import chunkings
 
 from dask_dpmeans import fit, load
-from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans import search, short_searches
 
 SEEDS = range(int(os.environ.get("DPMEANS_INSTANCES", "12")))
 ALL = sorted(NAMED)
@@ -64,7 +64,7 @@ def test_the_search_finds_the_best_partition_of_few_rows_and_says_what_it_costs(
 @pytest.mark.parametrize("name", ALL)
 def test_moves_gain_at_least_what_they_say_without_moves_of_single_rows(name, monkeypatch):
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
     made = 0
     for seed in range(16):

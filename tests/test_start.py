@@ -11,7 +11,9 @@ from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
 from dask_dpmeans.cli import choices, homes
 from dask_dpmeans.cli.postponed import POSTPONED
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.kernels import bregman
 from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.lazy import lazy_functions
@@ -100,9 +102,19 @@ def test_the_help_of_a_command_loads_nothing(command: str) -> None:
     assert loaded_by_command(command, "--help") == []
 
 
+def takes_metric(model: LinkageDPMeans) -> bool:
+    try:
+        model.method()
+    except InputError:
+        return False
+    return True
+
+
 def test_options_name_what_the_library_knows() -> None:
     assert choices.AUTO == choice.AUTO
     assert tuple(METRICS) == choices.METRICS
+    straight = tuple(name for name in METRICS if takes_metric(LinkageDPMeans(metric=name)))
+    assert straight == choices.STRAIGHT_METRICS
     assert tuple(bregman.COLUMN_DIVERGENCES) == choices.DIVERGENCES
     names = "PLAIN", "MIXED", "MISSING"
     assert [getattr(choices, name) for name in names] == [getattr(bregman, name) for name in names]

@@ -264,8 +264,9 @@ def _fit(
     if not request.learned_features or learned.divergence is not None:
         _write_names(new, source, found)
     store.finish(new, found, end.history, manifest)
-    if chosen is not None and chosen.choice.unlike(end.history[-1].n_clusters):
-        warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=5)
+    found_k = end.history[-1].n_clusters
+    if end.converged and chosen is not None and chosen.choice.unlike(found_k):
+        warnings.warn(chosen.choice.differs(found_k), stacklevel=5)
     return end.converged
 
 

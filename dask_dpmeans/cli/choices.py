@@ -6,7 +6,8 @@ nothing else of it.  A test holds the two together.
 
 AUTO = "auto"
 """Stands for a penalty that is chosen."""
-METRICS = ("euclidean", "cosine", "haversine")
+STRAIGHT_METRICS = ("euclidean", "cosine")
+METRICS = (*STRAIGHT_METRICS, "haversine")
 DIVERGENCES = (
     "squared",
     "poisson",

@@ -4,7 +4,15 @@ from typing import Any
 
 import click
 
-from dask_dpmeans.cli.choices import AUTO, DIVERGENCES, METRICS, MISSING, MIXED, PLAIN
+from dask_dpmeans.cli.choices import (
+    AUTO,
+    DIVERGENCES,
+    METRICS,
+    MISSING,
+    MIXED,
+    PLAIN,
+    STRAIGHT_METRICS,
+)
 from dask_dpmeans.cli.options import Decorator, choice, flag, number
 
 
@@ -41,14 +49,18 @@ def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
 
 
 SEARCH = flag("--search", help="Read penalties as prices, and search for the lowest objective.")
+COSINE = (
+    "cosine compares directions: after --scale, rows are brought to unit length, and squared distances are "
+    "2 (1 - cosine)."
+)
 METRIC = choice(
     "--metric",
     METRICS,
     "euclidean",
-    "cosine compares directions: after --scale, rows are brought to unit length, and squared "
-    "distances are 2 (1 - cosine). haversine takes latitude and longitude in degrees: a penalty as a radius is in "
-    "kilometers, as a price in square kilometers.",
+    f"{COSINE} haversine takes latitude and longitude in degrees: a penalty as a radius is in kilometers, as a "
+    "price in square kilometers.",
 )
+STRAIGHT_METRIC = choice("--metric", STRAIGHT_METRICS, "euclidean", COSINE)
 DIVERGENCE = click.option(
     "--divergence",
     default=PLAIN,

@@ -17,6 +17,7 @@ from dask_dpmeans.cli.cost_options import (
     MISSING_VALUES,
     OUTLIER_PENALTY,
     SEARCH,
+    STRAIGHT_METRIC,
     number_or_auto,
 )
 from dask_dpmeans.cli.group import WrongUseError
@@ -275,7 +276,7 @@ def graph_command(
         type=float,
         help="Label -1 for rows of less than this share of the density of their cluster, as 0.2.",
     ),
-    METRIC,
+    STRAIGHT_METRIC,
 )
 def shapes_command(
     data: str,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import get_ident
-from typing import Any
+from typing import Any, Self
 
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.plan import (
@@ -84,6 +84,10 @@ class InMemoryRows:
     ) -> list[Answer]:
         """Run jobs on a value that they share, one after the other."""
         return [job(shared) for job in jobs]
+
+    def here(self, job: Callable[[Self], Answer], name: str = "run") -> Answer:
+        """Run a job on these rows."""
+        return job(self)
 
     def once(self, name: str, work: Callable[[], Answer]) -> Answer:
         """Return what `work` returns: passes over rows in memory are short."""

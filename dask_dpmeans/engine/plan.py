@@ -26,7 +26,7 @@ and keeps its answers row by row: labels, distances, features.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -128,6 +128,9 @@ class Source(Checkpointed, Protocol):
         self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run"
     ) -> list[Answer]:
         """Run jobs on a value that they share, at the same time if there are workers."""
+
+    def here(self, job: Callable[[Self], Answer], name: str = "run") -> Answer:
+        """Run a job on these rows in this thread; progress is told of it."""
 
     def once(self, name: str, work: Callable[[], Answer]) -> Answer:
         """Return what `work` returned when it was last called for these rows by this name.

@@ -129,8 +129,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         tasks: Tasks,
         note: Callable[[Any, Progress[Any]], None],
         frames: int = 2,
-    ) -> None:
-        """Fit, and set the fitted attributes.
+    ) -> bool:
+        """Fit, set the fitted attributes, and return whether the fit converged.
 
         `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that
         step.  A warning points `frames` functions up.
@@ -146,6 +146,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         if not (end.converged or end.stopped or method.draws):
             message = errors.NOT_CONVERGED.format(method.max_iter)
             warnings.warn(message, ConvergenceWarning, stacklevel=frames + FRAMES + 1)
+        return end.converged
 
     def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: History) -> None:
         last = history[-1]
@@ -364,8 +365,8 @@ class CentersMixin(NearestCenterMixin):
         def note(model: Self, progress: Progress[Any]) -> None:
             model._note(given, progress)
 
-        self._drive(mapped.source, method, tasks, note, frames=3)
-        if chosen is not None and chosen.choice.unlike(self.n_clusters_):
+        converged = self._drive(mapped.source, method, tasks, note, frames=3)
+        if converged and chosen is not None and chosen.choice.unlike(self.n_clusters_):
             warnings.warn(chosen.choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
 
     def _map_rows(

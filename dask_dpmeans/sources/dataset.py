@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -167,7 +167,7 @@ class RowSource:
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
         return list(chain.from_iterable(self.executor.map(job, self._pieces(None), name)))
 
-    def here(self, job: Callable[["RowSource"], Answer], name: str = "run") -> Answer:
+    def here(self, job: Callable[[Self], Answer], name: str = "run") -> Answer:
         """Run a job on these rows in this thread; its passes run on the executor."""
         with Count.of_jobs(self.executor.on_pass, name, [job]) as count:
             return call_job(job, self, partial(count.say, 0))

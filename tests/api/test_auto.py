@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.cli import main
-from dask_dpmeans.methods.dpmeans import auto_penalty, chooser
+from dask_dpmeans.methods.dpmeans import auto_penalty, chooser, search
+from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
+from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 
 MEANS = 10.0 * np.array([[0, 0], [1, 0], [0, 1], [1.5, 1.5]])
@@ -158,15 +161,24 @@ def test_a_finished_run_is_not_chosen_again(run: Path, monkeypatch: pytest.Monke
 def test_a_run_that_stopped_early_says_how_many_clusters_it_has_and_goes_on(
     run: Path, tmp_path: Path
 ) -> None:
-    with (
-        pytest.warns(ConvergenceWarning, match="max_iter"),
-        pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said,
-    ):
+    with pytest.warns(ConvergenceWarning, match="max_iter") as said:
         model = fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
-    assert all(each.filename == __file__ for each in said)
+    assert [each.filename for each in said] == [__file__]
     assert model.choice_.differs(1) in call("show", tmp_path / "run").stdout
     fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
     assert arrays_of(tmp_path / "run") == arrays_of(run)
+
+
+def test_a_run_that_ends_with_another_number_of_clusters_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def high(auto: AutoPenalty, _: Choice, seed: int) -> search.Method:
+        return replace(auto.method, penalty=1e9, seed=seed)
+
+    monkeypatch.setattr(AutoPenalty, "at", high)
+    with pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said:
+        fit(ROWS, tmp_path / "run", DPMeans(random_state=0))
+    assert [each.filename for each in said] == [__file__]
 
 
 def test_a_run_is_resumed_with_the_penalty_that_it_was_begun_with(

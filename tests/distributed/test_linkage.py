@@ -20,7 +20,6 @@ def without_numba():
     numba_support.AVAILABLE = False
 
 
-@pytest.mark.filterwarnings("ignore:At the chosen penalty the fit has")
 def test_workers_give_the_same_bytes(tmp_path):
     zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(170, 2))
     with (

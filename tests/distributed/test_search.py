@@ -18,7 +18,7 @@ from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.methods.dpmeans import search, short_searches
+from dask_dpmeans.methods.dpmeans import short_searches
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
@@ -68,7 +68,7 @@ def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, pric
 
 
 def test_a_search_that_begins_on_cells_on_workers_gives_the_bytes_of_threads(client, monkeypatch):
-    monkeypatch.setattr(search, "SHORT_BELOW", 500)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 500)
     monkeypatch.setattr(short_searches, "CELLS", 40)
     monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (4, 8))
     rows, weights = da.from_array(ROWS, chunks=(170, 1)), da.from_array(WEIGHTS, chunks=70)

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -24,6 +25,8 @@ from dask_dpmeans import (
     LinkageDPMeans,
     TooManyClustersError,
 )
+from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import Choice
 
 MEANS = 10.0 * np.array([[0, 0], [1, 0], [0, 1], [1.5, 1.5]])
@@ -140,18 +143,30 @@ def test_overlapping_clusters_are_less_stable_than_separate_ones(seed: int) -> N
     assert 0.8 < stability[:2].min() < stability[:2].max() < 0.92
 
 
-def test_a_fit_that_ends_with_another_number_of_clusters_says_so() -> None:
-    model = DPMeans(max_iter=1, random_state=0)
-    with (
-        pytest.warns(ConvergenceWarning),
-        pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said,
-    ):
+def test_a_fit_that_ends_with_another_number_of_clusters_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(AutoPenalty, "at", at_a_high_penalty)
+    model = DPMeans(random_state=0)
+    with pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said:
         model.fit(ROWS)
-    assert all(each.filename == __file__ for each in said)
+    assert [each.filename for each in said] == [__file__]
     assert (model.n_clusters_, model.choice_.n_clusters) == (1, 4)
     told = str(model.description().settings["choice"])
     assert told == f"{model.choice_.reason} {model.choice_.differs(1)}"
     assert told == model.choice_.explain(1)
+
+
+def at_a_high_penalty(auto: AutoPenalty, _: Choice, seed: int) -> search.Method:
+    """A search that ends with one cluster, whatever was chosen."""
+    return replace(auto.method, penalty=1e9, seed=seed)
+
+
+def test_a_fit_that_stopped_early_warns_once_and_describes_both_numbers() -> None:
+    model = DPMeans(max_iter=1, random_state=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(ROWS)
+    assert [each.category for each in said] == [ConvergenceWarning]
+    assert model.choice_.differs(1) in str(model.description().settings["choice"])
 
 
 def test_two_numbers_that_are_nearly_as_good_are_a_warning() -> None:
@@ -261,7 +276,9 @@ def test_the_choice_counts_its_passes() -> None:
 @pytest.mark.parametrize("tiny", [1e-153, 1e-160, 1e-200, 1e-310])
 @pytest.mark.parametrize("model", [DPMeans(), LinkageDPMeans()])
 def test_rows_whose_squared_distances_underflow_are_refused(model: Any, tiny: float) -> None:
-    message = r"squared distances underflow float64: .* differ by .*e-\d+ at most; multiply the data"
+    message = (
+        r"squared distances underflow float64: .* differ by .*e-\d+ at most; multiply the data"
+    )
     with pytest.raises(InputError, match=message):
         model.fit(ROWS * tiny)
     with pytest.raises(InputError, match=message):

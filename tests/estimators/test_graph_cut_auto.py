@@ -17,9 +17,6 @@ from dask_dpmeans.methods.graph_cut import chooser
 from dask_dpmeans.methods.graph_cut.choice import CutChoice
 from dask_dpmeans.report import page
 
-EARLY = pytest.mark.filterwarnings("ignore:At the chosen penalty the fit has")
-"""A fit that stops early has other clusters than were chosen, and says so."""
-
 
 @pytest.fixture(scope="module")
 def graph():
@@ -96,7 +93,6 @@ def test_the_fit_is_that_at_the_chosen_penalty(cut):
     assert found.n_passes_ > given.n_passes_
 
 
-@EARLY
 def test_a_run_without_a_penalty_is_stored_loaded_and_resumed(graph, stored, model, tmp_path):
     run = tmp_path / "run.zarr"
     with pytest.warns(ConvergenceWarning, match="stopped at max_iter=2"):
@@ -111,7 +107,6 @@ def test_a_run_without_a_penalty_is_stored_loaded_and_resumed(graph, stored, mod
         fit(stored, run, GraphCutDPMeans(-0.123, random_state=0), resume=True)
 
 
-@EARLY
 def test_a_resumed_run_that_would_choose_otherwise_is_refused(stored, tmp_path, monkeypatch):
     run = tmp_path / "run.zarr"
     with pytest.warns(ConvergenceWarning, match="stopped at max_iter=2"):

@@ -14,7 +14,7 @@ from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, Linkage
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.plot import micro_clusters, trees
-from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans import search, short_searches
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -142,7 +142,7 @@ def test_a_path_of_radii_without_stability_has_two_panels(rows):
 
 
 def test_a_history_has_a_lane_for_each_kind_of_change(rows, monkeypatch):
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from strategies import Nested, table, trace
 
+from dask_dpmeans.engine.loop import last_state
 from dask_dpmeans.engine.occ import round_of
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.dpmeans import search, short_searches, starts
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, layout
@@ -197,6 +199,34 @@ def test_every_pass_of_a_fit_is_told_and_its_steps_stay_the_same():
     )
     assert [told.name for told in notes][:2] == ["survey"] * 2
     assert {told.name for told in notes} >= {"survey", "scan"}
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_short_searches_are_told_while_they_run(monkeypatch, cells):
+    if cells:
+        monkeypatch.setattr(short_searches, "SHORT_BELOW", 100)
+        monkeypatch.setattr(short_searches, "CELLS", 50)
+    rows, method = table("clouds", (1200, 2), np.float64, 0), search.Method(6.0, seed=0)
+    expected, notes, running = last_state(as_source(rows), method), Notes(), []
+    for module, name in ((starts, "lowest_centers"), (search, "exchange_and_kick")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name), running, notes))
+    found = last_state(as_source(rows, on_pass=notes), method)
+    assert running[0] == ("search", 0, 1, "jobs")
+    assert set(running[1:]) <= {("search", 1, 1, "jobs"), ("exchange", 0, 1, "jobs")}
+    assert ("exchange", 0, 1, "jobs") in running
+    assert {each.name for each in notes if each.unit == "jobs"} == {"search", "exchange"}
+    assert found.centers.tobytes() == expected.centers.tobytes()
+
+
+def noting(function, running, notes):
+    """The function, which adds what was told last when it is called."""
+
+    def call(*arguments, **options):
+        last = notes[-1]
+        running.append((last.name, last.done, last.total, last.unit))
+        return function(*arguments, **options)
+
+    return call
 
 
 def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):

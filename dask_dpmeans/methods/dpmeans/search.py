@@ -33,13 +33,13 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.gather import Gather, GatheredRows
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import OPTIONAL
-from dask_dpmeans.methods.dpmeans import batch, trials
+from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER, draw_centers, swap_center
 from dask_dpmeans.methods.dpmeans.moves import (
@@ -55,8 +55,12 @@ from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
-from dask_dpmeans.methods.dpmeans.short_searches import MOST_CLUSTERS, lowest_centers
-from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_cells, start_on_coreset
+from dask_dpmeans.methods.dpmeans.starts import (
+    NO_LIMIT,
+    search_shortly,
+    start_on_cells,
+    start_on_coreset,
+)
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
 FREE_PASSES = 2
@@ -73,12 +77,10 @@ EXCHANGES_BELOW = 2**13
 """Rows up to which single rows move in the end, and ..."""
 EXCHANGED_NUMBERS = 2**20
 """... numbers in these rows."""
-SHORT_BELOW = 2**13
-"""Rows up to which short searches take the place of trials, and ..."""
 SHORT_NUMBERS = 2**16
-"""... numbers in these rows."""
+"""Most numbers in the rows of short searches that take the place of trials."""
 NARROW = 3
-"""Columns up to which more rows than these begin with short searches of cells.
+"""Columns up to which rows that are too many for these begin with short searches of cells.
 
 In 4 to 16 columns, such searches ended about as high as trials or higher, and took longer.
 """
@@ -160,12 +162,12 @@ class Method(Parameters):
 
     def _few(self, n: int, state: State) -> bool:
         """Return whether short searches of all rows, n of them, take the place of trials."""
-        few = n <= SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
+        few = n <= short_searches.SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
         return few and self._plain and state.on_all_rows
 
     def _narrow(self, n: int, d: int) -> bool:
         """Return whether a search of n rows in d columns begins with short searches of cells."""
-        return d <= NARROW and SHORT_BELOW < n <= NARROW_ROWS and self._plain
+        return d <= NARROW and short_searches.SHORT_BELOW < n <= NARROW_ROWS and self._plain
 
     @property
     def _plain(self) -> bool:
@@ -395,7 +397,8 @@ class Method(Parameters):
         start = Placement(centers, self.children_of(centers, random), one.next_candidates)
         places = self._relax(source, start, random)
         centers = self.settle(source, places, goal, random)[0].centers
-        means = self._exchanged(source, centers, random, 0)
+        gathered = source.fold(Gather(), name="gather")
+        means = self._exchanged(source, gathered, centers, random, 0)
         return self._commit(one, self._probe(source, self._places(means, random)))
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
@@ -463,22 +466,23 @@ class Method(Parameters):
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
         kicks = QUICK_KICKS if self.effort == QUICK else KICKS
-        short = self._few(n, state) and len(state.centers) <= MOST_CLUSTERS
+        short = self._few(n, state) and len(state.centers) <= short_searches.MOST_CLUSTERS
         if short and state.step == 2:  # the end of short searches
             return None, 0
         if short or not state.on_all_rows:
             kicks = 0
-        return self._exchanged(source, state.centers, self._random(state.passes), kicks), n
+        gathered, random = source.fold(Gather(), name="gather"), self._random(state.passes)
+        return self._exchanged(source, gathered, state.centers, random, kicks), n
 
     def _short_searches(self, source: Source, state: State) -> State:
         """Return the end of short searches without trials, if it is lower than a state."""
         n, random = source.plan.n_rows, stream(self.seed, Stream.SHORT_SEARCHES)
         gathered = source.fold(Gather(), name="gather")
-        found = lowest_centers(gathered, self.price, random, quick=self.effort == QUICK)
+
+        found = search_shortly(self, source, gathered, random)
         if found is None:  # too many clusters
             return replace(state, rows_read=state.rows_read + n)
-        costs = self.price, self.divergence, self.most
-        centers = exchange_and_kick(gathered, found, costs, random, 0)
+        centers = self._exchanged(source, gathered, found, random, 0)
         after = self._probe(source, self._places(centers, random))
         state = replace(state, rows_read=state.rows_read + 2 * n, share=len(SHARES))
         if after.objective < state.objective:
@@ -486,12 +490,20 @@ class Method(Parameters):
         return state
 
     def _exchanged(
-        self, source: Source, centers: Float64Array, random: np.random.Generator, kicks: int
+        self,
+        source: Source,
+        gathered: GatheredRows,
+        centers: Float64Array,
+        random: np.random.Generator,
+        kicks: int,
     ) -> Float64Array:
         """Return means, (k, d), after moves of single rows and kicks."""
-        gathered = source.fold(Gather(), name="gather")
         costs = self.price, self.divergence, self.most
-        return exchange_and_kick(gathered, centers, costs, random, kicks)
+
+        def move(_: Source) -> Float64Array:
+            return exchange_and_kick(gathered, centers, costs, random, kicks)
+
+        return source.here(move, "exchange")
 
     def _evolve(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return the centers, (k, d), of the best member of a population, and the rows read."""

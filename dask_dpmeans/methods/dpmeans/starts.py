@@ -8,10 +8,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.gather import Gather, GatheredRows
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
@@ -90,6 +93,17 @@ def start_without_outliers(method: "Method", source: Source, state: State) -> St
     return replace(start_at(state, end.state), rows_read=rows_read)
 
 
+def search_shortly(
+    method: "Method", source: Source, gathered: GatheredRows, random: np.random.Generator
+) -> Float64Array | None:
+    """Return the centers, (k, d), of short searches of all rows of a source; None if too many."""
+
+    def search(_: Source) -> Float64Array | None:
+        return lowest_centers(gathered, method.price, random, quick=method.effort == "quick")
+
+    return source.here(search, "search")
+
+
 def start_on_cells(method: "Method", source: Source, state: State) -> State | None:
     """Return the start at the end of short searches of cells; None with too many clusters.
 
@@ -97,7 +111,7 @@ def start_on_cells(method: "Method", source: Source, state: State) -> State | No
     """
     gathered = source.fold(Gather(), name="gather")
     random = stream(method.seed, Stream.SHORT_SEARCHES)
-    centers = lowest_centers(gathered, method.price, random, quick=method.effort == "quick")
+    centers = search_shortly(method, source, gathered, random)
     if centers is None:
         return None
     start = replace(state, next_centers=centers, next_children=method.children_of(centers, random))

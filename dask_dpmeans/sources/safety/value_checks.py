@@ -34,8 +34,9 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
         which = "data sets are numbered from 0"
         if groups_are == "labels":
             which = f"labels are from {1 - MOST_GROUPS:,}"
+        way = f"for example by np.unique({groups_are}, return_inverse=True)[1]"
         return (
-            f"{groups_are} holds {flaw.value} at {place}: {which} to below {MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)[1]"
+            f"{groups_are} holds {flaw.value} at {place}: {which} to below {MOST_GROUPS:,}, {way}"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"

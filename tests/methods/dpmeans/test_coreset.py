@@ -13,7 +13,15 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import coreset, crossover, search, search_state, starts, trials
+from dask_dpmeans.methods.dpmeans import (
+    coreset,
+    crossover,
+    search,
+    search_state,
+    short_searches,
+    starts,
+    trials,
+)
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
 from dask_dpmeans.methods.dpmeans.search import Method
@@ -221,7 +229,7 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
     monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)  # of all rows, trials
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)  # of all rows, trials
     monkeypatch.setattr(search, "NARROW", 0)
     whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
@@ -286,7 +294,7 @@ def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
 
 def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(monkeypatch):
     rows, _ = blobs(4000)
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
     monkeypatch.setattr(starts, "CORESET_ABOVE", 3999)
     monkeypatch.setattr(starts, "LEAST_CORESET", 400)

@@ -45,7 +45,7 @@ def rows_of(name):
 @pytest.fixture
 def more_rows(monkeypatch):
     """Few rows are searched as more rows are, by trials instead of short searches."""
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
 
 
@@ -326,13 +326,12 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
 
 def begin_on_cells(monkeypatch):
     """Let searches of more than 100 rows in few columns begin with short searches of small cells."""
-    for name in ("SHORT_BELOW", "EXCHANGES_BELOW"):
-        monkeypatch.setattr(search, name, 100)
+    monkeypatch.setattr(search, "EXCHANGES_BELOW", 100)
     monkeypatch.setattr(starts, "CORESET_ABOVE", 100)
     monkeypatch.setattr(starts, "LEAST_CORESET", 100)
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
     monkeypatch.setattr(trials, "TRIALS_BELOW", 100)
-    monkeypatch.setattr(short_searches, "MOST_SETTLED", 100)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 100)
     monkeypatch.setattr(short_searches, "CELLS", 20)
     monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
 
@@ -446,7 +445,7 @@ def test_smaller_cells_follow_cells_and_then_the_rows_if_they_are_few(monkeypatc
         finer = short_searches._finer(few, small, k)
         return [len(small.rows), *(len(level.rows) for level in finer)]
 
-    monkeypatch.setattr(short_searches, "MOST_SETTLED", 200)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 200)
     monkeypatch.setattr(short_searches, "CELLS", 20)
     monkeypatch.setattr(short_searches, "CELLS_OF_CLUSTER", (2, 4))
     assert sizes(39, 10) == [39]
@@ -671,7 +670,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(
 ):
     if below == 100:
         begin_on_cells(monkeypatch)
-    monkeypatch.setattr(search, "SHORT_BELOW", below)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", below)
     if not below:
         monkeypatch.setattr(search, "NARROW", 0)
     rows, penalty = rows_of("one column")

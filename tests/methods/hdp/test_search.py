@@ -13,7 +13,7 @@ from dask_dpmeans import HDPMeans, reference
 from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import TooManyClustersError
-from dask_dpmeans.methods.dpmeans import row_exchange, search
+from dask_dpmeans.methods.dpmeans import row_exchange, search, short_searches
 from dask_dpmeans.methods.hdp import batch, moves
 from dask_dpmeans.methods.hdp import search as hdp_search
 from dask_dpmeans.methods.hdp.moves import plan_moves, ties_after, ties_after_merge, trial_moves
@@ -383,7 +383,7 @@ def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_s
     )
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 2))
-    monkeypatch.setattr(search, "SHORT_BELOW", 0)
+    monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
     HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows[:50], rows[50:]])
     assert not kicks

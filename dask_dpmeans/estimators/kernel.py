@@ -81,8 +81,9 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         symmetric.  If K is not positive semidefinite, the objective may rise from sweep to sweep:
         the fit ends before it does.  A negative number on the diagonal is an `InputError`.
     gamma : float, optional
-        Parameter of "rbf" and "poly"; 1 / (number of columns) by default.  This parameter and the
-        next two are an `InputError` with a kernel that has no use for them.
+        Parameter of "rbf" and "poly"; 1 / (number of columns) by default, which is for columns of
+        variance 1: scale others first, or an "rbf" cuts clusters that are wider.  This parameter and
+        the next two are an `InputError` with a kernel that has no use for them.
     degree : int, default 3
         Degree of "poly".
     coef0 : float, default 1.0

@@ -350,11 +350,10 @@ def test_short_searches_end_no_higher_than_births_and_the_same_without_numba(mon
     weights = None if "weighted" not in kind else np.arange(150) % 4 / 2
     given = {"effort": "quick"} if "quick" in kind else {}
     source, method = InMemoryRows(rows, weights), Method(0.3, **given)
-    called, whole = [], search.lowest_centers
-    for module in (search, starts):
-        monkeypatch.setattr(
-            module, "lowest_centers", lambda *how, **more: called.append(how) or whole(*how, **more)
-        )
+    called, whole = [], starts.lowest_centers
+    monkeypatch.setattr(
+        starts, "lowest_centers", lambda *how, **more: called.append(how) or whole(*how, **more)
+    )
     compiled = trace(source, method)
     assert len(called) == 1
     objective = states_of(source, method)[-1].objective

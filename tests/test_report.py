@@ -690,6 +690,13 @@ def test_show_prints_what_the_command_printed(stored, name):
 # The file
 
 
+@pytest.mark.parametrize("arguments", [[], ["run.zarr"]])
+def test_a_report_without_a_page_says_what_to_give(arguments):
+    result = CliRunner().invoke(main, ["report", *arguments])
+    assert result.exit_code == 2
+    assert "give a run, path or tree and then the page to write" in result.stderr
+
+
 def test_a_report_is_written_once_and_over_another_with_force(folder, tmp_path, undrawn):
     out = tmp_path / "out.html"
     arguments = ["report", str(folder / "fit-run"), str(out)]

@@ -369,7 +369,8 @@ def check_resumable(store: Output, request: Manifest) -> None:
             if name not in ("max_iter", "max_clusters") and before.get(name) != now.get(name)
         ]
         if changed:
-            names = ", ".join(f"{name} {before.get(name)}, not {now.get(name)}" for name in changed)
+            values = (f"{name} {before.get(name)}, not {now.get(name)}" for name in changed)
+            names = ", ".join(map(str.lstrip, values))
             other = "other parameters" if key == "parameters" else f"another {key}"
             raise InputError(
                 f"{store.path} was begun with {other}: {names}; use --force to start anew"

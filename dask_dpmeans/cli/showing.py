@@ -75,8 +75,17 @@ def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tup
     return tuple(map(int, sides))
 
 
+def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the stores; of a single argument, click takes OUT first, and says that none is there."""
+    if not stores:
+        raise click.UsageError(
+            "give a run, path or tree and then the page to write, such as run.zarr page.html"
+        )
+    return stores
+
+
 @click.command("report")
-@click.argument("stores", nargs=-1, required=True, metavar="STORE...")
+@click.argument("stores", nargs=-1, callback=_stores, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
 @flag("--no-data", help="Leave out everything that needs the rows.")

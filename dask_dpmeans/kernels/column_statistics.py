@@ -90,10 +90,12 @@ class Summary:
 
     def scaled(self, scale: Float64Array) -> "Summary":
         """Return the summary of the same rows with each column divided by `scale`, (d,)."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            squares = np.where(scale**2 > 0, self.squares / scale**2, self.squares / scale / scale)
         return replace(
             self,
             sums=self.sums / scale,
-            squares=self.squares / scale**2,
+            squares=squares,
             lowest=self.lowest / scale,
             highest=self.highest / scale,
         )

@@ -9,7 +9,12 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
+from dask_dpmeans.kernels.column_statistics import (
+    LEAST_SQUARES,
+    ColumnStatistics,
+    SparseStatistics,
+    Summary,
+)
 from dask_dpmeans.sources.safety.value_checks import limit_of
 from dask_dpmeans.sources.shards import Prepare
 
@@ -56,6 +61,14 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
         # The deviation of a constant column is the rounding error of its mean.
         largest = np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
         rounding = 8 * np.finfo(np.float64).eps * largest  # infinity without values
+        spans = summary.highest - summary.lowest
+        with np.errstate(over="ignore"):
+            lost = np.flatnonzero((spans > rounding) & (spans**2 < LEAST_SQUARES))
+        if len(lost):
+            raise InputError(
+                f'scale="std": the squares of column {lost[0]} underflow float64, whose values differ by '
+                f"{spans[lost[0]]:.3g} at most; multiply the column by a constant first"
+            )
         return np.where(summary.deviation > rounding, summary.deviation, 1.0)
     try:
         divisors = np.asarray(scale, np.float64)

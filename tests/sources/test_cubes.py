@@ -24,6 +24,7 @@ from dask_dpmeans import (
     OnlineDPMeans,
     SpectralDPMeans,
     SplitMergeDPMeans,
+    fit,
 )
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.path import penalty_path
@@ -358,9 +359,9 @@ def test_values_that_are_not_decoded_are_refused_until_they_are(attributes: dict
     idle = {"_FillValue": np.nan, "scale_factor": 1.0, "add_offset": 0.0}
     model = DPMeans(penalty=30.0).fit(cube.assign_attrs(idle), **names)
     encoded = cube.assign_attrs(attributes)
-    for fit in (partial(clone(model).fit, **names), model.predict):
+    for call in (partial(clone(model).fit, **names), model.predict):
         with pytest.raises(InputError, match=rf"{next(iter(attributes))}=.* xarray.decode_cf\(X\."):
-            fit(encoded)
+            call(encoded)
     with pytest.raises(InputError, match=r"X\['v'\] has the attribute"):
         clone(model).fit(xr.Dataset({"u": cube, "v": encoded}), **names)
     decoded = xr.decode_cf(encoded.to_dataset(name="x"))["x"]
@@ -431,6 +432,18 @@ def test_dimensions_are_for_cubes_alone() -> None:
     assert hasattr(model.fit(cube_of(), samples=("lat", "lon")), "centers_dataarray_")
     assert not hasattr(model.fit(np.ones((3, 2))), "centers_dataarray_")
     assert isinstance(model.labels_, np.ndarray)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_path_of_a_variable_is_refused_with_the_store_that_it_is_in(
+    tmp_path: Path, zarr_format: int
+) -> None:
+    stored = cube_of().to_dataset(name="sst")
+    stored.to_zarr(tmp_path / "cube.zarr", zarr_format=zarr_format, consolidated=False)
+    names: dict[str, Any] = {"samples": ("lat", "lon")}
+    with pytest.raises(InputError, match=r"give the store, \S+cube.zarr, and .* variables, sst"):
+        fit(tmp_path / "cube.zarr" / "sst", tmp_path / "run", DPMeans(30.0), **names)
+    fit(tmp_path / "cube.zarr", tmp_path / "run", DPMeans(30.0), variables="sst", **names)
 
 
 def test_routing_and_clones_know_the_dimensions() -> None:

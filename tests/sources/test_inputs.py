@@ -522,6 +522,23 @@ def test_a_row_without_features_is_named_and_so_is_what_is_wrong_before():
         as_source(rows, features=UnitRows(), scale="std")
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_column_whose_deviation_underflows_is_not_left_unscaled(missing):
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    message = r'scale="std": the squares of column 1 underflow .* differ by \S+e-170 at most'
+    with pytest.raises(InputError, match=message):
+        as_source(rows * [1.0, 1e-170], scale="std", missing=missing)
+    for column in (np.full(30, 1e-170), 1e17 + np.arange(30) % 2 * 16, rows[:, 1] * 1e-140):
+        found = as_source(np.column_stack([rows[:, 0], column]), scale="std", missing=missing)
+        assert np.isfinite(found.scale).all()
+
+
+def test_rows_may_be_scaled_out_of_where_squares_underflow():
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    found = as_source(rows * 1e-170, scale=[1e-170, 1e-170])
+    assert np.isfinite(found.summary.squares).all()
+
+
 def test_a_column_that_does_not_vary_is_not_scaled():
     rows = np.array([[1.0, 0.1], [3.0, 0.1]] * 20)
     assert from_memory(rows, None, scale="std").prepare.scale.tolist() == [1.0, 1.0]

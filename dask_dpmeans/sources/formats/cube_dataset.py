@@ -40,7 +40,7 @@ def open_stored(
             return _decoded(place.url), {}
         group = checked_store.open_node(place)
         if isinstance(group, zarr.Array):
-            return _open_level(place, fill_missing)
+            return _open_level(place, group, fill_missing)
         checked = checked_store.CheckedGroup.of(group, place.shown, variables, fill_missing)
         source = xarray.backends.ZarrStore(
             checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
@@ -59,10 +59,16 @@ def is_plain(variable: "Variable", array: "zarr.Array[Any]") -> bool:
 
 
 def _open_level(
-    place: Location, fill_missing: bool
+    place: Location, array: "zarr.Array[Any]", fill_missing: bool
 ) -> "tuple[Dataset, dict[str, zarr.Array[Any]]]":
     """Open a level of an image, lazily; a pixel may have the fill value."""
     found = level_at(place)
+    if found is None and {"dimension_names", "_ARRAY_DIMENSIONS"} & _told(array):
+        store, _, name = place.shown.rpartition("/")
+        raise InputError(
+            f"{place.shown} is one array of a store: give the store, {store}, and the array among its "
+            f"variables, {name}"
+        )
     if found is None:
         raise InputError(f"{place.shown} is one Zarr array without names of dimensions of a cube")
     group, name, level = found
@@ -75,6 +81,12 @@ def _open_level(
     image = _decoded(source).rename({name: IMAGE})
     arrays = {IMAGE: dict(checked.members())[name]}
     return image.assign_coords(level.coords(image[IMAGE].shape)), arrays
+
+
+def _told(array: "zarr.Array[Any]") -> set[str]:
+    """Return the names of what an array says of itself, without what is None."""
+    told = vars(array.metadata) | array.attrs.asdict()
+    return {name for name, value in told.items() if value is not None}
 
 
 def _decoded(source: Any, **options: Any) -> "Dataset":

@@ -183,7 +183,7 @@ def small():
         patch.setattr(search, "EXCHANGES_BELOW", 0)
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
         patch.setattr(trials, "TRIALS_BELOW", 1000)
-        patch.setattr(trials, "TRIALS_AFTER_BELOW", 1000)
+        patch.setattr(trials, "CROSSOVERS_BELOW", 1000)
         yield
 
 
@@ -211,19 +211,22 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
     assert not any(np.array(state.moves)[3:].any() for state in states)
 
 
-@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, trials.LAST_SHARES)])
-def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
-    large, monkeypatch, limit, shares
+@pytest.mark.parametrize(("limit", "crossed"), [(4999, False), (5000, True)])
+def test_all_rows_see_crossovers_after_a_coreset_where_they_are_few(
+    large, monkeypatch, limit, crossed
 ):
     rows, _, states = large
-    monkeypatch.setattr(trials, "TRIALS_AFTER_BELOW", limit)
+    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", limit)
+    seen, cross = [], search.cross_on_all_rows
+    monkeypatch.setattr(search, "cross_on_all_rows", lambda *how: seen.append(how) or cross(*how))
     found = [
         step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))
     ]
-    assert len(trials.SHARES) - found[0].share == shares
+    assert len(seen) == len(trials.SHARES) - found[0].share == int(crossed)
     assert found[0].tries == search_state.TRIES_AFTER
+    assert found[-1].share == len(trials.SHARES)
     assert found[-1].objective <= states[-1].objective
-    assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
+    assert (found[-1].rows_read > states[-1].rows_read) == crossed
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
@@ -355,6 +358,7 @@ def ends(monkeypatch):
     rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
     core = InMemoryRows(rows[::2].copy(), None)
     monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
+    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", 199)
     penalties = []
     crossovers = crossover.Crossovers.__call__
 

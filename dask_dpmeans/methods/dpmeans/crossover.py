@@ -53,35 +53,36 @@ def swap_center(
 ) -> tuple[IndexArray, Float64Array]:
     """Return numbers of the centers that stay, (k - 1,), and a center at a row, (1, d) or (0, d).
 
-    Of some drawn centers the one leaves that rows lose least by.  Of some rows, drawn by what they
-    cost then, the one is opened at that saves most; none if no row costs anything.
+    Of some drawn centers the one leaves that the rows lose least by.  Of as many rows, drawn by
+    what they cost then, the center is at the one that saves most; there is none if no row costs
+    anything.  A lone center stays.
     """
-    k, weights = len(centers), rows.weights
+    k = len(centers)
+    if k == 1:
+        return np.arange(1), centers.values[:0]
+    tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
     labels, costs = nearest_squared(rows.rows, centers)
     costs = np.minimum(costs, centers.most)
-    tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
-    if k == 1:
-        return np.arange(k), centers.values[:0]
+    weights = np.ones(len(costs)) if rows.weights is None else rows.weights
     least = np.inf
     for c in random.integers(k, size=tries):
         others, members = np.delete(np.arange(k), c), np.flatnonzero(labels == c)
-        values = replace(centers, values=centers.values[others])
-        after = np.minimum(nearest_squared(rows.rows[members], values)[1], centers.most)
-        losses = after - costs[members]
-        loss = float(np.sum(losses if weights is None else losses * weights[members]))
+        after = costs[:0]
+        if len(members):
+            values = replace(centers, values=centers.values[others])
+            after = np.minimum(nearest_squared(rows.rows[members], values)[1], centers.most)
+        loss = float(((after - costs[members]) * weights[members]).sum())
         if loss < least:
-            least, kept, moved, rise = loss, others, members, after
-    costs[moved] = rise
-    weighted = costs if weights is None else costs * weights
-    chances, most, opened = np.cumsum(weighted), -np.inf, centers.values[:0]
+            least, kept, leaving, risen = loss, others, members, after
+    costs[leaving] = risen
+    chances, most, opened = np.cumsum(costs * weights), -np.inf, centers.values[:0]
     if not chances[-1] > 0:
         return kept, opened
     for place in np.searchsorted(chances, random.random(tries) * chances[-1], side="right"):
         row = min(int(place), len(costs) - 1)
         at_row = divergence.at_rows(dense(rows.rows[row : row + 1]).astype(np.float64))
-        found = nearest_squared(rows.rows, replace(centers, values=at_row))[1]
-        savings = np.maximum(costs - found, 0.0)
-        saved = float(np.sum(savings if weights is None else savings * weights))
+        _, found = nearest_squared(rows.rows, replace(centers, values=at_row))
+        saved = float((np.maximum(costs - found, 0.0) * weights).sum())
         if saved > most:
             most, opened = saved, at_row
     return kept, opened

@@ -323,7 +323,9 @@ def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(
     assert first(rows)["rows_read"] == 2 * len(rows)
 
 
-def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
+@pytest.mark.parametrize("limit", [0, 10_000])
+def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset(monkeypatch, limit):
+    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", limit)
     rows = blobs(1500)[0]
     weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
     method = Method(100.0, coreset_rows=300, seed=4)
@@ -343,6 +345,23 @@ def test_it_goes_on_from_any_step_to_the_same_end(large):
     for state in states[:-1]:
         *_, last = iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500), state)
         assert contents(last.state) == contents(states[-1])
+
+
+def test_with_crossovers_it_goes_on_from_any_step_too_and_keeps_to_the_most_clusters(monkeypatch):
+    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", 10_000)
+    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
+    method = Method(200.0, coreset_rows=300)
+    states = [step.state for step in iterate(source, method)]
+    assert any(state.moves.swaps for state in states)
+    for state in states[:-1]:
+        *_, last = iterate(source, method, state)
+        assert contents(last.state) == contents(states[-1])
+    crossed = next(i for i, state in enumerate(states) if state.moves.swaps)
+    before = states[crossed - 1]
+    lone = Method(200.0, coreset_rows=300, max_clusters=1)
+    kept = lone._cross_on_all_rows(source, before)
+    assert kept.centers.tolist() == before.centers.tolist()
+    assert kept.share == len(trials.SHARES)
 
 
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():

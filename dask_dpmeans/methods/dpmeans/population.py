@@ -40,7 +40,7 @@ above the lowest of all rows, however long it goes on.  With eight members, five
 70,000 rows ended .02 % higher on average.
 """
 UNTIL_FAILURES = Schedule(members=8, failures=40, starts=7)
-"""Those of the best effort."""
+"""Crossovers on all rows with the best effort."""
 
 
 def evolve(

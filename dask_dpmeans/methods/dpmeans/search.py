@@ -10,7 +10,7 @@ penalty as a price of a cluster.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  Many rows see crossovers of searches of a coreset
-   in place of trials (`starts`).
+   in place of trials (`population`).
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a

@@ -96,11 +96,11 @@ class DPMeans(
         2020).
 
         More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), then moves and
-        means on all rows follow.  Up to 524,288 rows then see up to 20 crossovers on all rows, of
-        this search and another one of a coreset, each with one center swapped (Gribel & Vidal
-        2019).  More rows have their crossovers on the coreset alone.  Centers as `init` replace the
-        coreset.  Up to 8,192 rows, of at most 1,048,576 numbers, end with moves of single rows
-        (Hartigan 1975).
+        means on all rows follow.  Up to 524,288 rows, of at most 67,108,864 numbers, then see up to
+        20 crossovers on all rows, of this search and another one of a coreset, each with one center
+        swapped (Gribel & Vidal 2019); wider rows see a few trials.  More rows have their crossovers
+        on the coreset alone.  Centers as `init` replace the coreset.  Up to 8,192 rows, of at most
+        1,048,576 numbers, end with moves of single rows (Hartigan 1975).
 
         Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
         short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,

@@ -58,6 +58,7 @@ from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
+    crosses_after,
     search_shortly,
     start_on_cells,
     start_on_coreset,
@@ -337,7 +338,8 @@ class Method(Parameters):
 
     def _try(self, source: Source, state: State) -> State:
         """Return the first lower state of trials, births, finer passes and the last part."""
-        if state.share < len(SHARES) and state.tries == TRIES_AFTER:
+        after_coreset = state.share < len(SHARES) and state.tries == TRIES_AFTER
+        if after_coreset and crosses_after(source):
             after = self._cross_on_all_rows(source, state)
             if after.objective < state.objective:
                 return after

@@ -144,7 +144,7 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     alone = alone.with_prices(more=optimism)
     quick = method.effort == "quick"
     seeds = restart_seeds(method.seed)[: 1 if quick else RESTARTS]
-    crossed = n <= trials.CROSSOVERS_BELOW and not quick
+    crossed = crosses_after(source) and not quick
     if crossed:
         restarts = [Restart(alone.seeded(seeds[0]), TRIES_BEFORE_CROSSOVERS)]
     else:
@@ -152,8 +152,17 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     best, *others = source.run(restarts, coreset, "search")
     if others:
         best = source.run([Crossovers(alone, [best, *others])], coreset, "cross")[0]
-    start = replace(start_at(state, best), share=len(trials.SHARES) - crossed, tries=TRIES_AFTER)
+    share = len(trials.SHARES)
+    if n <= trials.CROSSOVERS_BELOW and not quick:
+        share -= 1 if crossed else trials.LAST_SHARES
+    start = replace(start_at(state, best), share=share, tries=TRIES_AFTER)
     return start.after_passes(source, passes)
+
+
+def crosses_after(source: Source) -> bool:
+    """Return whether crossovers on all rows take the place of trials after a coreset."""
+    n, d = source.plan.n_rows, len(source.summary.sums)
+    return n <= trials.CROSSOVERS_BELOW and n * d <= trials.CROSSED_NUMBERS
 
 
 def coreset_and_price(

@@ -15,8 +15,12 @@ QUICK_SHARE = 2
 """Index of the first share that a quick search tries."""
 TRIALS_BELOW = 2**17
 """Rows, of a coreset or of a source without one, up to which there are trials and crossovers."""
+LAST_SHARES = 2
+"""Number of shares that are tried on all rows after a coreset if no crossovers follow."""
 CROSSOVERS_BELOW = 2**19
-"""Rows up to which crossovers on all rows follow a coreset."""
+"""Rows up to which crossovers, or trials if the rows are wide, on all rows follow a coreset."""
+CROSSED_NUMBERS = 2**26
+"""Numbers up to which these are crossovers, which read all rows some 400 times, trials 130 times."""
 KINDS = {
     "open": MoveCounts(openings=1),
     "delete": MoveCounts(closings=1),

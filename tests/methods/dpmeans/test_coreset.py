@@ -211,22 +211,27 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
     assert not any(np.array(state.moves)[3:].any() for state in states)
 
 
-@pytest.mark.parametrize(("limit", "crossed"), [(4999, False), (5000, True)])
-def test_all_rows_see_crossovers_after_a_coreset_where_they_are_few(
-    large, monkeypatch, limit, crossed
+@pytest.mark.parametrize(
+    ("limit", "numbers", "shares", "crossed"),
+    [(4999, 10_000, 0, False), (5000, 9999, trials.LAST_SHARES, False), (5000, 10_000, 1, True)],
+)
+def test_all_rows_see_crossovers_after_a_coreset_where_they_are_few_and_trials_where_they_are_wide(
+    large, monkeypatch, limit, numbers, shares, crossed
 ):
     rows, _, states = large
     monkeypatch.setattr(trials, "CROSSOVERS_BELOW", limit)
+    monkeypatch.setattr(trials, "CROSSED_NUMBERS", numbers)
     seen, cross = [], search.cross_on_all_rows
     monkeypatch.setattr(search, "cross_on_all_rows", lambda *how: seen.append(how) or cross(*how))
     found = [
         step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))
     ]
-    assert len(seen) == len(trials.SHARES) - found[0].share == int(crossed)
+    assert len(seen) == int(crossed)
+    assert len(trials.SHARES) - found[0].share == shares
     assert found[0].tries == search_state.TRIES_AFTER
     assert found[-1].share == len(trials.SHARES)
     assert found[-1].objective <= states[-1].objective
-    assert (found[-1].rows_read > states[-1].rows_read) == crossed
+    assert (found[-1].rows_read > states[-1].rows_read) == (shares > 0)
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):

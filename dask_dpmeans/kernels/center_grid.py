@@ -1,11 +1,12 @@
 """Cells of space, each with the centers that can be the nearest of a row in it.
 
 In up to three columns, the leaves of a tree of the centers (`center_tree`) are cut into cells that
-are about half as wide as centers are apart.  Some five to ten centers are candidates of a cell, so
-that a row takes a fifth to a third of the time that the search of the tree takes.  A center is left
-out of a cell if it is farther from each of its points than another one is, by more than rounding can
-make of it.  The candidates are measured by the definition in `distance`, in the order of their
-numbers, so that the answer is the definition's.
+are about half as wide as centers are apart.  Two to ten centers are candidates of a cell, so that a
+row takes a fifth to a third of the time that the search of the tree takes.  A center is left out of
+a cell if its least squared distance to the cell is greater than the greatest one of another center,
+or of two others if the two nearest are asked for.  These distances are summed as the definition in
+`distance` sums those of a row, and rounding is monotone, so that no margin is needed.  The
+definition decides between the candidates, in the order of their numbers.
 
 Rows that are far from the centers of their leaf, and rows of cells with many candidates, are
 searched for in the tree.
@@ -18,27 +19,39 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.center_tree import WIDTH, CenterTree, TreeParts
+from dask_dpmeans.kernels.center_tree import CenterTree, TreeParts
 from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
+WIDTH = 16
+"""Places of a leaf, as in `center_tree`; a constant, so that loops over them are unrolled."""
 MOST_COLUMNS = 3
-"""Most columns of cells."""
+"""Most columns of cells: a ball around a cell has more centers with each column."""
 LEAST_CENTERS = 2**8
-"""Fewest centers for which there are cells."""
+"""Fewest centers for which there are cells.
+
+In one, two and three columns a row took 21, 47 and 56 ns in cells of 256 centers, 101, 164 and 187
+in the tree, and 121, 79 and 81 by the matrix product; of 128 centers 20, 44 and 51, by the product
+45 to 48.
+"""
 NOTHING = np.empty(0)
 CELLS = (0, 32, 64, 128)
 """Cells of a leaf, by the number of columns: with half as many in 3 columns, a row took 1.1 to 1.4
 times as long, and with twice as many .8 to 1.1, but cells then take twice as long to make."""
 MOST_CANDIDATES = 40
-"""Most candidates of a cell."""
+"""Most candidates of a cell: to measure more takes about as long as the tree."""
 OPEN = 256
 """Most centers that are kept while the candidates of a cell are sought."""
 TILE = 256
-"""Rows that go down the tree together."""
+"""Rows that go down the tree together; 1,024 and 8,192 took as long."""
 ROWS_OF_CELL = 4
-"""Rows that the tree takes for each cell before there are cells; these take as long to make."""
+"""Rows that are searched for without cells before there are cells, for each cell.
+
+To make a cell took as long as to search the tree for 3 to 6 rows.
+"""
 MOST_LEFT = 0.25
-"""Share of the rows that cells may leave to the tree."""
+"""Share of the rows of a block that cells may leave; with more, cells are not used for the block."""
+LEAST_EXTENT = 1e-290
+"""Least width of a column of cells: smaller numbers have fewer digits."""
 TREE_WORK = 300
 """Numbers that NumPy handles in the time in which the tree finds the nearest center of a row."""
 Leaves = tuple[Float64Array, Int64Array, Int64Array]
@@ -69,16 +82,18 @@ class CenterGrid:
         leaves, starts = (boxes, sides, firsts), np.empty(firsts[-1], np.int64)
         lists = np.empty((MOST_CANDIDATES + 1) * len(starts), np.int32)
         lists = lists[: _fill_lists(tree.parts, leaves, count, starts, lists)].copy()
-        return cls(tree, values, count, leaves, (starts, lists))
+        return cls(tree, np.array(values, order="C"), count, leaves, (starts, lists))
 
-    def takes(self, rows: Rows) -> bool:
-        """Return whether nearly all rows, (n, d), are in cells without too many candidates."""
-        return bool(self._search(rows, NOTHING)[1].mean() <= MOST_LEFT)
+    def nearest(self, rows: Rows, squared: Float64Array) -> IndexArray | None:
+        """Return the `count` nearest centers of each row, (count, n); see `CenterTree.nearest`.
 
-    def nearest(self, rows: Rows, squared: Float64Array) -> IndexArray:
-        """Return the `count` nearest centers of each row, (count, n); see `CenterTree.nearest`."""
-        labels, left = self._search(rows, squared)
+        None if many rows are in no cell, or in cells with many candidates.
+        """
+        labels, left = np.empty((self.count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
+        _search(rows, self.tree.parts, self.leaves, self.cells, self.values, labels, squared, left)
         which = np.flatnonzero(left)
+        if len(which) > MOST_LEFT * len(rows):
+            return None
         if len(which):
             found = np.empty(len(which) if squared.size else 0)
             labels[:, which] = self.tree.nearest(rows[which], self.count, found)
@@ -86,15 +101,9 @@ class CenterGrid:
                 squared[which] = found
         return labels
 
-    def _search(self, rows: Rows, squared: Float64Array) -> tuple[IndexArray, BoolArray]:
-        """Return the nearest centers of each row, (count, n), and which rows have to be searched for."""
-        labels, left = np.empty((self.count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
-        _search(rows, self.tree.parts, self.leaves, self.cells, self.values, labels, squared, left)
-        return labels, left
-
 
 def grid_pays(tree: CenterTree, rows: Rows, searched: int) -> bool:
-    """Return whether to make cells for rows, (n, d), after so many rows were `searched` for.
+    """Return whether to make cells for rows, (n, d), after rows like these were `searched` for.
 
     Loops that are not compiled yet may have to wait, as `numba_support.pays` tells.
     """
@@ -138,7 +147,7 @@ def _fill_sides(box: Float64Array, most: int, sides: Int64Array) -> None:
     extents = box[1] - box[0]
     widest = extents.max()
     for j in range(len(sides)):
-        sides[j] = 0 if extents[j] * most > widest else 1
+        sides[j] = 0 if extents[j] > 0 and extents[j] * most > widest else 1
     for _ in range(len(sides)):
         volume, wide = 1.0, 0
         for j in range(len(sides)):
@@ -177,8 +186,8 @@ def _fill_leaves(tree: TreeParts, most_cells: int, boxes: Float64Array, sides: I
         for j in range(d):
             least = max(region[0, j], around[leaf + leaves, 0, j] - spacing)
             most = min(region[1, j], around[leaf + leaves, 1, j] + spacing)
-            if most - least == np.inf:  # no row is in a box like this
-                least, most = np.inf, -np.inf
+            if not LEAST_EXTENT < most - least < np.inf and most != least:
+                least, most = np.inf, -np.inf  # no row is in there
             boxes[leaf, 0, j], boxes[leaf, 1, j] = least, most
         _fill_sides(boxes[leaf], most_cells, sides[leaf])
         for j in range(d):
@@ -191,28 +200,40 @@ def _fill_lists(
     tree: TreeParts, leaves: Leaves, count: int, starts: Int64Array, lists: npt.NDArray[np.int32]
 ) -> int:
     """Fill in the starts and the lists of `Cells`; return the length of the lists."""
-    boxes, sides, firsts = leaves
-    d, size, box = boxes.shape[2], 0, np.empty((2, boxes.shape[2]))
+    boxes, _, firsts = leaves
+    size, box = 0, np.empty((2, boxes.shape[2]))
     found, lows = np.empty(OPEN, np.int64), np.empty(OPEN)
     for leaf in range(len(boxes)):
         for cell in range(firsts[leaf], firsts[leaf + 1]):
-            rest = cell - firsts[leaf]
-            for j in range(d):
-                width = (boxes[leaf, 1, j] - boxes[leaf, 0, j]) / sides[leaf, j]
-                error = 2.0**-20 * width + 2.0**-50 * max(
-                    abs(boxes[leaf, 0, j]), abs(boxes[leaf, 1, j])
-                )
-                box[0, j] = boxes[leaf, 0, j] + rest % sides[leaf, j] * width - error
-                box[1, j] = box[0, j] + width + 2 * error
-                rest //= sides[leaf, j]
+            _fill_box(leaves, leaf, cell, box)
+            starts[cell] = -1
+            if not (box[0] <= box[1]).all():
+                continue
             m = _fill_candidates(box, tree, count, found, lows)
-            starts[cell] = size if m <= MOST_CANDIDATES else -1
             if m <= MOST_CANDIDATES:
-                lists[size] = m
+                starts[cell], lists[size] = size, m
                 for place in range(m):
                     lists[size + 1 + place] = found[place]
                 size += m + 1
     return size
+
+
+@compile_loop
+def _fill_box(leaves: Leaves, leaf: int, cell: int, box: Float64Array) -> None:
+    """Fill in the box, (2, d), of a cell of a leaf.
+
+    It is wider than the cell by what rounding may shift the places of rows in `_fill_cells`, which
+    have errors of less than 2^-40 cells and 2^-51 of a coordinate.
+    """
+    boxes, sides, firsts = leaves
+    rest = cell - firsts[leaf]
+    for j in range(box.shape[1]):
+        least, most = boxes[leaf, 0, j], boxes[leaf, 1, j]
+        width = (most - least) / sides[leaf, j]
+        error = 2.0**-20 * width + 2.0**-50 * max(abs(least), abs(most))
+        box[0, j] = least + rest % sides[leaf, j] * width - error
+        box[1, j] = box[0, j] + width + 2 * error
+        rest //= sides[leaf, j]
 
 
 @compile_loop
@@ -221,7 +242,7 @@ def _to_points(
 ) -> None:
     """Fill in the least and greatest squared distances of points, (d, WIDTH), to a box, (2, d).
 
-    There is room for rounding.  Points at infinity are infinitely far away.
+    Points at infinity are infinitely far away.
     """
     for i in range(WIDTH):
         lows[i] = highs[i] = 0.0
@@ -231,19 +252,16 @@ def _to_points(
             gap, reach = max(max(below, above), 0.0), max(-below, -above)
             lows[i] += gap * gap
             highs[i] += reach * reach
-    for i in range(WIDTH):
-        lows[i] = lows[i] * (1 - 1e-12) - 1e-300
-        highs[i] *= 1 + 1e-12
 
 
 @compile_loop
 def _to_node(box: Float64Array, node: Float64Array) -> float:
-    """Return at most the least squared distance of points of two boxes, (2, d), as `_to_points`."""
+    """Return the least squared distance of points of two boxes, (2, d)."""
     low = 0.0
     for j in range(box.shape[1]):
         gap = max(max(node[0, j] - box[1, j], box[0, j] - node[1, j]), 0.0)
         low += gap * gap
-    return low * (1 - 1e-12) - 1e-300
+    return low
 
 
 @compile_loop
@@ -325,8 +343,8 @@ def _search(
 ) -> None:
     """Fill in the one or two nearest centers of each row, and which rows, (n,), are left to the tree.
 
-    No reading of memory within a loop over a tile waits for another one, so that the processor
-    reads for many rows at a time.
+    Each loop over a tile reads one place of memory for each row, so that the processor waits for
+    many rows at a time.
     """
     starts, lists = cells
     places, stops = np.empty(TILE, np.int64), np.empty(TILE, np.int64)

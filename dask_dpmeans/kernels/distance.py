@@ -6,13 +6,13 @@ go to the lowest center number.  `squared_distances` computes the definition.  `
 one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
 rounding of that product to the definition, so that its answer is the definition's for any BLAS,
 number of threads and height of the block.  For many centers in few columns, a tree of the centers
-takes the place of the product (`center_tree`), or a grid (`center_grid`); in many columns, a product
+takes the place of the product (`center_tree`), or cells of space (`center_grid`); in many columns, a product
 of fewer (`leading_columns`).
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,10 @@ class Centers:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: what was made of them is made again where it is needed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     @cached_property
     def linear(self) -> Linear | None:
         """The costs, if they are linear in the row."""
@@ -124,8 +128,7 @@ class Centers:
             searched = found[f"searched_{count}"] = found.get(f"searched_{count}", 0) + len(rows)
             if grid_pays(self.tree, rows, searched):
                 found[name] = None  # for other threads, which would make the same cells
-                grid = CenterGrid.of(self.tree, self.values, count)
-                found[name] = grid if grid.takes(rows) else None
+                found[name] = CenterGrid.of(self.tree, self.values, count)
         grid_or_none: CenterGrid | None = found.get(name)
         return grid_or_none
 
@@ -288,8 +291,9 @@ def _without_ranking(
     few, work = len(rows) * points.size <= FEW_DIFFERENCES, _work(rows, points)
     if not few and centers.searchable(rows, work):
         grid = centers.grid(rows, count)
-        if grid is not None:
-            return grid.nearest(rows, squared)
+        labels = None if grid is None else grid.nearest(rows, squared)
+        if labels is not None:
+            return labels
         if centers.tree.pays(rows):
             return centers.tree.nearest(rows, count, squared)
     if few or is_narrow(points, constants, count):

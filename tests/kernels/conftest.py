@@ -8,7 +8,6 @@ from dask_dpmeans.kernels import (
     leading_columns,
     numba_support,
 )
-from dask_dpmeans.kernels.center_grid import CenterGrid
 from dask_dpmeans.kernels.center_tree import CenterTree
 from dask_dpmeans.kernels.leading_columns import LeadingColumns
 
@@ -51,7 +50,7 @@ def way(request):
             patch.setattr(CenterTree, "pays", lambda tree, rows: True)
             patch.setattr(distance, "LEAST_GRID", 2 if request.param == "grid" else 10**6)
             patch.setattr(center_grid, "ROWS_OF_CELL", 0)
-            patch.setattr(CenterGrid, "takes", lambda grid, rows: True)
+            patch.setattr(center_grid, "MOST_LEFT", 1.0)
         else:
             patch.setattr(distance, "MOST_COLUMNS", 0)
         if request.param != "narrow":

@@ -383,7 +383,7 @@ def test_counts_have_separators_and_one_row_is_one_row(tmp_path: Path) -> None:
 def test_groups_of_text_are_told_to_be_numbered_whatever_holds_them(kind: Any) -> None:
     rows = np.arange(12.0).reshape(6, 2)
     with pytest.raises(
-        InputError, match=r"groups must be integers, got .*np\.unique\(groups"
+        InputError, match=r"groups must be integers from 0 on, got .*np\.unique\(groups"
     ) as error:
         HDPMeans(1.0, 1.0).fit(rows, groups=kind(list("ababab")))
     assert "could not convert" not in str(error.value)

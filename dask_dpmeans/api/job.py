@@ -369,8 +369,9 @@ def check_resumable(store: Output, request: Manifest) -> None:
             if name not in ("max_iter", "max_clusters") and before.get(name) != now.get(name)
         ]
         if changed:
-            values = (f"{name} {before.get(name)}, not {now.get(name)}" for name in changed)
-            names = ", ".join(map(str.lstrip, values))
+            names = ", ".join(
+                f"{name} {before.get(name)}, not {now.get(name)}".lstrip() for name in changed
+            )
             other = "other parameters" if key == "parameters" else f"another {key}"
             raise InputError(
                 f"{store.path} was begun with {other}: {names}; use --force to start anew"

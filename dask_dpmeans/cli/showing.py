@@ -76,7 +76,7 @@ def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tup
 
 
 def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the stores; of a single argument, click takes OUT first, and says that none is there."""
+    """Return the stores, or raise a usage error: of one argument, click fills OUT and no stores."""
     if not stores:
         raise click.UsageError(
             "give a run, path or tree and then the page to write, such as run.zarr page.html"

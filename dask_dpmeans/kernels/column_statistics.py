@@ -22,7 +22,7 @@ MOST_GROUPS = 2**24
 TOGETHER = 1024
 """Numbers compared side by side; with 4 columns, one row at a time took 30 times as long."""
 LEAST_SQUARES = float(np.finfo(np.float64).tiny / np.sqrt(np.finfo(np.float64).eps))
-"""1.5e-300.  If the squares of spans sum to this, the square of 1e-4 times a span is a normal number of
+"""1.5e-300.  If the squares of spans sum to this, the square of 2e-4 times a span is a normal number of
 float64."""
 
 
@@ -90,12 +90,10 @@ class Summary:
 
     def scaled(self, scale: Float64Array) -> "Summary":
         """Return the summary of the same rows with each column divided by `scale`, (d,)."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            squares = np.where(scale**2 > 0, self.squares / scale**2, self.squares / scale / scale)
         return replace(
             self,
             sums=self.sums / scale,
-            squares=squares,
+            squares=self.squares / scale**2,
             lowest=self.lowest / scale,
             highest=self.highest / scale,
         )

@@ -103,7 +103,7 @@ def check_squares(summary: Summary) -> None:
     Raises
     ------
     InputError
-        The sum of the weights is too large or too small, or the values of a column differ too little.
+        The sum of the weights is too large or too small, or the values of all columns differ too little.
     """
     weight, square = summary.weight, summary.weight * summary.weight
     if not LEAST_SQUARES <= square < math.inf:

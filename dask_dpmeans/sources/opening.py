@@ -224,7 +224,7 @@ class Opener:
         except (OverflowError, TypeError, ValueError) as error:
             if self.dimensions == 1 and name != "sample_weight":
                 raise InputError(
-                    f"{name} must be integers, got {shown_type(data)}: number the "
+                    f"{name} must be {_integers(name)}, got {shown_type(data)}: number the "
                     f"{name}, for example with np.unique({name}, return_inverse=True)[1]"
                 ) from error
             raise InputError(f"{name} is not an array of numbers: {error}") from error
@@ -321,11 +321,16 @@ def open_groups(groups: object, n_rows: int) -> RowArray:
     return opened
 
 
+def _integers(name: str) -> str:
+    """Return what groups or labels have to be, for errors."""
+    return "integers" if name == "labels" else "integers from 0 on"
+
+
 def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
     """Raise `InputError` unless groups are integers, (n_rows,)."""
     if groups.dtype.kind not in "biu":
         raise InputError(
-            f"{name} must be integers, got {groups.dtype}: fill missing values, then "
+            f"{name} must be {_integers(name)}, got {groups.dtype}: fill missing values, then "
             f"number the {name}, for example with np.unique({name}, return_inverse=True)[1]"
         )
     if groups.shape[0] != n_rows:

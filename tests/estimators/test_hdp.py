@@ -251,13 +251,13 @@ def test_lazy_input_of_unknown_lengths_is_lined_up(table):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda groups: groups + 0.5, "groups must be integers, got float64"),
+        (lambda groups: groups + 0.5, "groups must be integers from 0 on, got float64"),
         (
             lambda groups: groups[1:],
             "groups must hold one number a row: 1,200 rows, but 1,199 numbers",
         ),
         (lambda groups: groups[:, np.newaxis], "groups must have 1 dimension, got shape"),
-        (lambda groups: groups.astype(str), "groups must be integers, got <U"),
+        (lambda groups: groups.astype(str), "groups must be integers from 0 on, got <U"),
     ],
 )
 def test_wrong_groups_are_refused_in_prediction_too(table, lazy, wrong, message):

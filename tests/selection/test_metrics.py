@@ -142,7 +142,7 @@ def test_a_squared_error_that_moments_would_cancel():
     [
         (
             [0, -(2**24), 2],
-            r"labels holds -16777216 at row 1: labels are from -16,777,215 to below 16,777,216",
+            r"labels holds -16777216 at row 1: labels must be from -16,777,215 to below 16,777,216; number them",
         ),
         ([0.0, 1.0, 2.0], r"labels must be integers, got float64"),
         ([0, 1], r"labels must hold one number a row: 3 rows, but 2 numbers"),

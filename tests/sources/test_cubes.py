@@ -441,7 +441,9 @@ def test_the_path_of_a_variable_is_refused_with_the_store_that_it_is_in(
     stored = cube_of().to_dataset(name="sst")
     stored.to_zarr(tmp_path / "cube.zarr", zarr_format=zarr_format, consolidated=False)
     names: dict[str, Any] = {"samples": ("lat", "lon")}
-    with pytest.raises(InputError, match=r"give the store, \S+cube.zarr, and .* variables, sst"):
+    with pytest.raises(
+        InputError, match=r"if \S+cube.zarr is this store, give it, .* variables, sst"
+    ):
         fit(tmp_path / "cube.zarr" / "sst", tmp_path / "run", DPMeans(30.0), **names)
     fit(tmp_path / "cube.zarr", tmp_path / "run", DPMeans(30.0), variables="sst", **names)
 

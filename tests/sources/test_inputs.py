@@ -533,10 +533,12 @@ def test_a_column_whose_deviation_underflows_is_not_left_unscaled(missing):
         assert np.isfinite(found.scale).all()
 
 
-def test_rows_may_be_scaled_out_of_where_squares_underflow():
+def test_a_scale_whose_square_underflows_is_refused():
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    found = as_source(rows * 1e-170, scale=[1e-170, 1e-170])
-    assert np.isfinite(found.summary.squares).all()
+    with pytest.raises(InputError, match=r"scale is 1e-170 for column 1, whose square underflows"):
+        as_source(rows * [1.0, 1e-170], scale=[1.0, 1e-170])
+    found = as_source(rows * [1.0, 1e-150], scale=[1.0, 1e-150])
+    assert found.summary.squares == pytest.approx(((rows - rows.mean(axis=0)) ** 2).sum(axis=0))
 
 
 def test_a_column_that_does_not_vary_is_not_scaled():

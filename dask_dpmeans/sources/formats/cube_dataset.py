@@ -63,11 +63,14 @@ def _open_level(
 ) -> "tuple[Dataset, dict[str, zarr.Array[Any]]]":
     """Open a level of an image, lazily; a pixel may have the fill value."""
     found = level_at(place)
-    if found is None and {"dimension_names", "_ARRAY_DIMENSIONS"} & _told(array):
+    if found is None and (
+        getattr(array.metadata, "dimension_names", None) or "_ARRAY_DIMENSIONS" in array.attrs
+    ):
         store, _, name = place.shown.rpartition("/")
         raise InputError(
-            f"{place.shown} is one array of a store: give the store, {store}, and the array among its "
-            f"variables, {name}"
+            f"{place.shown} is one array, and a cube is a store of several: if {store} is this store, "
+            f"give it, and the array among its variables, {name}; if not, write a cube with "
+            "xarray.Dataset.to_zarr"
         )
     if found is None:
         raise InputError(f"{place.shown} is one Zarr array without names of dimensions of a cube")
@@ -81,12 +84,6 @@ def _open_level(
     image = _decoded(source).rename({name: IMAGE})
     arrays = {IMAGE: dict(checked.members())[name]}
     return image.assign_coords(level.coords(image[IMAGE].shape)), arrays
-
-
-def _told(array: "zarr.Array[Any]") -> set[str]:
-    """Return the names of what an array says of itself, without what is None."""
-    told = vars(array.metadata) | array.attrs.asdict()
-    return {name for name, value in told.items() if value is not None}
 
 
 def _decoded(source: Any, **options: Any) -> "Dataset":

@@ -31,12 +31,11 @@ TAKES_MISSING = (
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
     """Return the error message for a value at `place`, a row and column as text."""
     if flaw.column == -2:
-        which = "data sets are numbered from 0"
-        if groups_are == "labels":
-            which = f"labels are from {1 - MOST_GROUPS:,}"
-        way = f"for example by np.unique({groups_are}, return_inverse=True)[1]"
+        least = f"{1 - MOST_GROUPS:,}" if groups_are == "labels" else "0"
         return (
-            f"{groups_are} holds {flaw.value} at {place}: {which} to below {MOST_GROUPS:,}, {way}"
+            f"{groups_are} holds {flaw.value} at {place}: {groups_are} must be from {least} to below "
+            f"{MOST_GROUPS:,}; number them, for example by "
+            f"np.unique({groups_are}, return_inverse=True)[1]"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"

@@ -237,18 +237,18 @@ def test_with_one_data_set_and_free_uses_it_is_dp_means(rows):
     ("groups", "message"),
     [
         ([0, 1], r"groups must hold one number a row: 3 rows, but 2 numbers"),
-        ([0, -1, 0], r"groups holds -1 at row 1: data sets are numbered from 0"),
+        ([0, -1, 0], r"groups holds -1 at row 1: groups must be from 0"),
         (
             [0, 1, 2**24],
-            r"groups holds 16777216 at row 2: data sets are numbered from 0 to below 16,777,216",
+            r"groups holds 16777216 at row 2: groups must be from 0 to below 16,777,216; number them",
         ),
         (
             [0.0, np.nan, 1.0],
-            r"groups must be integers, got float64: fill missing values, then number the groups",
+            r"groups must be integers from 0 on, got float64: fill missing values, then number the groups",
         ),
         ([0, None, 1], r"groups must be integers|groups is no array of numbers"),
         ([[0], [1], [2]], r"groups must have 1 dimension, got shape \(3, 1\)"),
-        (["a", "b", "c"], r"groups must be integers, got"),
+        (["a", "b", "c"], r"groups must be integers from 0 on, got"),
     ],
 )
 def test_groups_that_are_none_are_refused(groups, message):

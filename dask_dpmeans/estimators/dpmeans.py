@@ -95,12 +95,10 @@ class DPMeans(
         births, splits, merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke
         2020).
 
-        More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), then moves and
-        means on all rows follow.  Up to 524,288 rows, of at most 67,108,864 numbers, then see up to
-        20 crossovers on all rows, of this search and another one of a coreset, each with one center
-        swapped (Gribel & Vidal 2019); wider rows see a few trials.  More rows have their crossovers
-        on the coreset alone.  Centers as `init` replace the coreset.  Up to 8,192 rows, of at most
-        1,048,576 numbers, end with moves of single rows (Hartigan 1975).
+        More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), twice, with
+        crossovers of the two ends (Gribel & Vidal 2019).  Then up to 524,288 rows see a few
+        trials; more rows see moves and means alone.  Centers as `init` replace the coreset.  Up to
+        8,192 rows, of at most 1,048,576 numbers, end with moves of single rows (Hartigan 1975).
 
         Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
         short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,
@@ -120,9 +118,8 @@ class DPMeans(
         above it, with a population of 16 searches, their crossovers by matching and mutations by
         swaps (HG-means, Gribel & Vidal 2019, section 3), until 250 children in a row gain nothing.
         A population follows another until one finds nothing lower.  Up to 32,768 rows, and with any
-        divergence but squared distances, it works on all rows in memory.  Of more rows it has 8
-        searches, 7 of them of a coreset, and ends when 40 children in a row, each settled on all
-        rows, gain little.  It takes 20 to 50 times as long.
+        divergence but squared distances, it works on all rows in memory; of more rows on a coreset,
+        and its result settles on all rows.  It takes 20 to 50 times as long on some thousand rows.
         It is an error without a search.  The penalty "auto" is the same whatever the effort.
     gap_tol : float >= 0, optional
         With the best effort and up to 32,768 rows: no further population once a lower bound proves

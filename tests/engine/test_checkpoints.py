@@ -14,7 +14,7 @@ from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 from dask_dpmeans.storage.location import Location
@@ -59,15 +59,9 @@ def crossovers():
     return Crossovers(METHOD, [Restart(METHOD.seeded(seed), 1)(rows) for seed in (1, 2)])
 
 
-def crossovers_with_swaps():
-    schedule, sample = Schedule(members=3, children=5), InMemoryRows(ROWS[::4].copy(), None)
-    return Crossovers(METHOD, crossovers().ends, schedule, sample)
-
-
 JOBS = {
     "restart": Restart(METHOD, tries=1),
     "crossovers": crossovers(),
-    "crossovers with swaps": crossovers_with_swaps(),
     "prices": Prices(METHOD, (1.0, 8.0, 60.0), optimism=2.0),
     "radii": Radii(batch.Method(1.0), (1.0, 4.0, 9.0)),
 }

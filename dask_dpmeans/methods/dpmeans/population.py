@@ -4,8 +4,8 @@ The members are the end of the search so far and the ends of further searches.  
 children of them: each is the crossover of two winners of binary tournaments, with one center
 swapped, after moves and means and then moves of single rows.  The lowest that differ survive.
 
-Few rows are all members' rows.  Of more rows further searches are of a coreset, and children settle on
-all rows, with a center swapped as the coreset chooses it.
+Few rows are all members' rows.  Of more rows it is a coreset, and the lowest member then settles
+on all rows.
 """
 
 from dataclasses import replace
@@ -19,9 +19,10 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.dpmeans.bounds import FEW_ROWS, clusters_at, highest
-from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule
-from dask_dpmeans.methods.dpmeans.search_state import TRIES_BEFORE_CROSSOVERS, State
-from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, Restart, coreset_and_price, start_at
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.moves import Placement
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, Restart, coreset_and_price
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
@@ -32,15 +33,6 @@ FAILURES = 250
 """Children in a row that must fail before the end."""
 TRIES = 1
 """Rounds of trials of the search of a member."""
-SOME = Schedule(members=4, failures=12, children=20)
-"""Crossovers on all rows after a coreset.
-
-A search of a coreset ends at an optimum of the coreset: of 70,000 rows in 65 clusters, .1 to .2 %
-above the lowest of all rows, however long it goes on.  With eight members, five sets of 40,000 to
-70,000 rows ended .02 % higher on average.
-"""
-UNTIL_FAILURES = Schedule(members=8, failures=40, starts=7)
-"""Crossovers on all rows with the best effort."""
 
 
 def evolve(
@@ -52,51 +44,22 @@ def evolve(
     """
     if method.gap_tol is not None and proved_gap(method, source, state) <= method.gap_tol:
         return None, source.plan.n_rows
-    if source.plan.n_rows > CORESET_ABOVE and method.divergence.general is None:
-        centers, passes = cross_on_all_rows(method, source, state, random, UNTIL_FAILURES)
-    else:
-        centers, passes = _cross_in_memory(method, source, state, random)
-        passes += method.gap_tol is not None  # its rows
+    rows, alone, passes = _rows(method, source, state, int(random.integers(2**32)))
+    passes += method.gap_tol is not None  # its rows
+    seeds = [int(number) for number in random.integers(2**32, size=MEMBERS - 1)]
+    first = Restart(alone, 0, state)
+    others = [Restart(alone.seeded(seed), TRIES) for seed in seeds]
+    members = source.run([first, *others], rows, "search")
+    population = Crossovers(alone.seeded(seeds[0]), members, FAILURES, mutate=True)
+    centers = source.run([population], rows, "cross")[0].centers
+    if source.plan.n_rows > CORESET_ABOVE:
+        children = method.children_of(centers, random)
+        places = Placement(centers, children, state.next_candidates)
+        found, more = method.settle(source, places, state.objective, random)
+        centers, passes = found.centers[found.weights > 0], passes + more
     most = method.max_clusters
     lowest = None if most is not None and len(centers) > most else centers
     return lowest, passes * source.plan.n_rows
-
-
-def _cross_in_memory(
-    method: "Method", source: Source, state: State, random: np.random.Generator
-) -> tuple[Float64Array, int]:
-    """Return the centers, (k, d), of the lowest member of a population of all rows, and the passes."""
-    alone = replace(method.without_limits(), centers=None)
-    gathered = source.fold(Gather(), name="gather")
-    some = gathered.weights > 0
-    rows = np.ascontiguousarray(gathered.rows[some])
-    memory = InMemoryRows(rows, gathered.weights[some], source.scale)
-    own = [alone.seeded(int(seed)) for seed in random.integers(2**32, size=MEMBERS - 1)]
-    jobs = [Restart(alone, 0, state), *(Restart(each, TRIES) for each in own)]
-    ends, schedule = source.run(jobs, memory, "search"), Schedule(MEMBERS, FAILURES)
-    population = Crossovers(own[0], ends, schedule, mutate=True)
-    return source.run([population], memory, "cross")[0].centers, 1
-
-
-def cross_on_all_rows(
-    method: "Method", source: Source, state: State, random: np.random.Generator, schedule: Schedule
-) -> tuple[Float64Array, int]:
-    """Return the centers, (k, d), of the lowest of crossovers on all rows, and the passes.
-
-    Parents at first are the state and further searches of a coreset, settled on all rows; the
-    coreset chooses swaps of centers.
-    """
-    alone = replace(method.without_limits(), centers=None)
-    seeds = [int(seed) for seed in random.integers(2**32, size=schedule.starts)]
-    found = len(state.centers), float(state.inertias.sum())
-    coreset, priced, passes = coreset_and_price(alone.seeded(seeds[0]), source, *found)
-    jobs = [Restart(priced.seeded(seed), TRIES_BEFORE_CROSSOVERS) for seed in seeds]
-    starts = [start_at(state, end) for end in source.run(jobs, coreset, "search")]
-    ends = [alone.settled(source, start, random) for start in starts]
-    passes += sum(end.passes - state.passes for end in ends)
-    crossovers = Crossovers(alone.seeded(seeds[0]), [state, *ends], schedule, coreset)
-    best, more = crossovers.lowest(source)
-    return best.centers, passes + more
 
 
 def check_gap_tol(method: "Method") -> None:
@@ -126,3 +89,17 @@ def proved_gap(method: "Method", source: Source, state: State) -> float:
     found = clusters_at(*data, state.centers, source)
     bound, _ = highest(found, FEW_ROWS)
     return max(0.0, found.objective / bound.value - 1)
+
+
+def _rows(
+    method: "Method", source: Source, state: State, seed: int
+) -> tuple[InMemoryRows, "Method", int]:
+    """Return the rows of the population, the method of its members, and the passes."""
+    alone = replace(method.without_limits(), centers=None)
+    if source.plan.n_rows > CORESET_ABOVE and method.divergence.general is None:
+        inertia = float(state.inertias.sum())
+        return coreset_and_price(alone.seeded(seed), source, len(state.centers), inertia)
+    gathered = source.fold(Gather(), name="gather")
+    some = gathered.weights > 0
+    rows = np.ascontiguousarray(gathered.rows[some])
+    return InMemoryRows(rows, gathered.weights[some], source.scale), alone, 1

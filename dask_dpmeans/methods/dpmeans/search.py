@@ -9,8 +9,7 @@ penalty as a price of a cluster.
 1. Moves (`moves`) and means go on until nothing moves.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
-   As trials fail, they change fewer clusters.  Many rows see crossovers of searches of a coreset
-   in place of trials (`population`).
+   As trials fail, they change fewer clusters.
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
@@ -53,12 +52,11 @@ from dask_dpmeans.methods.dpmeans.moves import (
     profitable_moves,
 )
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
-from dask_dpmeans.methods.dpmeans.population import SOME, check_gap_tol, cross_on_all_rows, evolve
+from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
-from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, State
+from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
-    crosses_after,
     search_shortly,
     start_on_cells,
     start_on_coreset,
@@ -157,7 +155,7 @@ class Method(Parameters):
             weights=np.zeros(k),
             inertias=np.zeros(k),
             share=self._first_share(n, centers.shape[1]),
-            finest=n <= trials.CROSSOVERS_BELOW,
+            finest=n <= trials.TRIALS_AFTER_BELOW,
             outlier_penalty=self.most,
             rows_read=n,
         )
@@ -338,12 +336,6 @@ class Method(Parameters):
 
     def _try(self, source: Source, state: State) -> State:
         """Return the first lower state of trials, births, finer passes and the last part."""
-        after_coreset = state.share < len(SHARES) and state.tries == TRIES_AFTER
-        if after_coreset and crosses_after(source):
-            after = self._cross_on_all_rows(source, state)
-            if after.objective < state.objective:
-                return after
-            state = after
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
         places = Placement(state.centers, state.children, state.next_candidates)
@@ -394,46 +386,20 @@ class Method(Parameters):
         return self._commit(first, self.settle(source, places, goal, random)[0])
 
     def breed(
-        self,
-        source: Source,
-        sample: InMemoryRows,
-        parents: tuple[State, State],
-        goal: float,
-        random: np.random.Generator,
+        self, source: InMemoryRows, one: State, two: State, goal: float, random: np.random.Generator
     ) -> State:
-        """Return the state of a crossover with one center swapped, as some of the rows choose it.
-
-        If these are all rows, single rows move after that.
-        """
-        one, two = parents
+        """Return the state of a crossover with one center swapped, after moves of single rows."""
         drawn, others = draw_centers(one.centers, two.centers, random)
         centers = np.concatenate([one.centers[drawn], two.centers[others]])
-        kept, opened = swap_center(sample, self.kernel_centers(centers), self.divergence, random)
+        kept, row = swap_center(source, self.kernel_centers(centers), random)
+        opened = self.divergence.at_rows(source.rows[row].astype(np.float64))
         centers = np.concatenate([centers[kept], opened])
         start = Placement(centers, self.children_of(centers, random), one.next_candidates)
         places = self._relax(source, start, random)
-        found, passes = self.settle(source, places, goal, random)
-        if sample is source:
-            gathered = source.fold(Gather(), name="gather")
-            means = self._exchanged(source, gathered, found.centers, random, 0)
-            found = self._probe(source, self._places(means, random))
-        return self._commit(one, found).after_passes(source, FREE_PASSES + passes)
-
-    def _cross_on_all_rows(self, source: Source, state: State) -> State:
-        """Return the end of crossovers on all rows, if it is lower than a state after a coreset."""
-        random = stream(self.seed, Stream.POPULATION, state.passes)
-        centers, passes = cross_on_all_rows(self, source, state, random, SOME)
-        found = self._probe(source, self._places(centers, random))
-        state = replace(state, share=len(SHARES)).after_passes(source, passes + 1)
-        allowed = self.max_clusters is None or found.alive <= self.max_clusters
-        if allowed and found.objective < state.objective:
-            return replace(self._commit(state, found, MoveCounts(swaps=1)), settled=False)
-        return state
-
-    def settled(self, source: Source, start: State, random: np.random.Generator) -> State:
-        """Return the state at which moves and means from the next centers of a start end."""
-        found, passes = self.settle(source, start.next_places, math.inf, random)
-        return self._commit(start, found).after_passes(source, passes)
+        centers = self.settle(source, places, goal, random)[0].centers
+        gathered = source.fold(Gather(), name="gather")
+        means = self._exchanged(source, gathered, centers, random, 0)
+        return self._commit(one, self._probe(source, self._places(means, random)))
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
         """Return centers and children after some passes of means alone."""

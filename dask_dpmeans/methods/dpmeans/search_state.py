@@ -14,8 +14,6 @@ TRIES = 3
 cells of up to `starts.CORESET_ABOVE` rows, ..."""
 TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
-TRIES_BEFORE_CROSSOVERS = -1
-"""... if crossovers on all rows follow, at the first share alone, ..."""
 TRIES_AFTER = 1
 """... and if it goes on with all rows after that."""
 
@@ -47,7 +45,7 @@ class State(PlannedState, OpeningState):
     settled: bool = False
     """Whether no move is planned and means gain little."""
     tries: int = TRIES
-    """Rounds of trials that must fail before a share is given up; if negative, no other follows."""
+    """Rounds of trials that must fail before a share is given up."""
     share: int
     """Index of the present share in `trials.SHARES`."""
     finest: bool

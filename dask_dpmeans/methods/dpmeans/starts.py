@@ -19,12 +19,7 @@ from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
-from dask_dpmeans.methods.dpmeans.search_state import (
-    TRIES_AFTER,
-    TRIES_BEFORE_CROSSOVERS,
-    TRIES_ON_CORESET,
-    State,
-)
+from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, TRIES_ON_CORESET, State
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 if TYPE_CHECKING:
@@ -47,7 +42,7 @@ rows (Efron 1986, section 2).  This holds for a small share of the rows, with eq
 coresets of mnist10, of weights from 1 to 8, it was within 5 %.
 """
 RESTARTS = 2
-"""Searches of a coreset, each with its own seed, if crossovers on the coreset follow."""
+"""Searches of a coreset, each with its own seed; crossovers need two."""
 
 
 @dataclass(frozen=True)
@@ -144,25 +139,15 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     alone = alone.with_prices(more=optimism)
     quick = method.effort == "quick"
     seeds = restart_seeds(method.seed)[: 1 if quick else RESTARTS]
-    crossed = crosses_after(source) and not quick
-    if crossed:
-        restarts = [Restart(alone.seeded(seeds[0]), TRIES_BEFORE_CROSSOVERS)]
-    else:
-        restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
+    restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
     best, *others = source.run(restarts, coreset, "search")
     if others:
         best = source.run([Crossovers(alone, [best, *others])], coreset, "cross")[0]
     share = len(trials.SHARES)
-    if n <= trials.CROSSOVERS_BELOW and not quick:
-        share -= 1 if crossed else trials.LAST_SHARES
-    start = replace(start_at(state, best), share=share, tries=TRIES_AFTER)
-    return start.after_passes(source, passes)
-
-
-def crosses_after(source: Source) -> bool:
-    """Return whether crossovers on all rows take the place of trials after a coreset."""
-    n, d = source.plan.n_rows, len(source.summary.sums)
-    return n <= trials.CROSSOVERS_BELOW and n * d <= trials.CROSSED_NUMBERS
+    if n <= trials.TRIALS_AFTER_BELOW and not quick:
+        share -= trials.LAST_SHARES
+    start = start_at(state, best)
+    return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)
 
 
 def coreset_and_price(

@@ -13,14 +13,12 @@ SHARES = (0.3, 0.1, 0.05, 0.02)
 """Clusters that a trial opens or deletes, as a share of all: larger ones first."""
 QUICK_SHARE = 2
 """Index of the first share that a quick search tries."""
+LAST_SHARES = 2
+"""Number of shares that are tried on all rows after a coreset."""
 TRIALS_BELOW = 2**17
 """Rows, of a coreset or of a source without one, up to which there are trials and crossovers."""
-LAST_SHARES = 2
-"""Number of shares that are tried on all rows after a coreset if no crossovers follow."""
-CROSSOVERS_BELOW = 2**19
-"""Rows up to which crossovers, or trials if the rows are wide, on all rows follow a coreset."""
-CROSSED_NUMBERS = 2**26
-"""Numbers up to which these are crossovers, which read all rows some 400 times, trials 130 times."""
+TRIALS_AFTER_BELOW = 2**19
+"""Rows up to which trials on all rows follow a coreset."""
 KINDS = {
     "open": MoveCounts(openings=1),
     "delete": MoveCounts(closings=1),
@@ -81,8 +79,8 @@ def judge(state: State, success: bool) -> State:
     if success:
         return replace(state, failures=0)
     failures = state.failures + 1
-    if failures < abs(state.tries) * len(KINDS):
+    if failures < state.tries * len(KINDS):
         return replace(state, failures=failures)
-    if clusters_to_change(state) > 1 and state.tries > 0:
+    if clusters_to_change(state) > 1:
         return replace(state, share=state.share + 1, failures=0)
     return replace(state, share=len(SHARES), failures=0)

@@ -183,7 +183,7 @@ def small():
         patch.setattr(search, "EXCHANGES_BELOW", 0)
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
         patch.setattr(trials, "TRIALS_BELOW", 1000)
-        patch.setattr(trials, "CROSSOVERS_BELOW", 1000)
+        patch.setattr(trials, "TRIALS_AFTER_BELOW", 1000)
         yield
 
 
@@ -211,27 +211,19 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
     assert not any(np.array(state.moves)[3:].any() for state in states)
 
 
-@pytest.mark.parametrize(
-    ("limit", "numbers", "shares", "crossed"),
-    [(4999, 10_000, 0, False), (5000, 9999, trials.LAST_SHARES, False), (5000, 10_000, 1, True)],
-)
-def test_all_rows_see_crossovers_after_a_coreset_where_they_are_few_and_trials_where_they_are_wide(
-    large, monkeypatch, limit, numbers, shares, crossed
+@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, trials.LAST_SHARES)])
+def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
+    large, monkeypatch, limit, shares
 ):
     rows, _, states = large
-    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", limit)
-    monkeypatch.setattr(trials, "CROSSED_NUMBERS", numbers)
-    seen, cross = [], search.cross_on_all_rows
-    monkeypatch.setattr(search, "cross_on_all_rows", lambda *how: seen.append(how) or cross(*how))
+    monkeypatch.setattr(trials, "TRIALS_AFTER_BELOW", limit)
     found = [
         step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))
     ]
-    assert len(seen) == int(crossed)
     assert len(trials.SHARES) - found[0].share == shares
     assert found[0].tries == search_state.TRIES_AFTER
-    assert found[-1].share == len(trials.SHARES)
     assert found[-1].objective <= states[-1].objective
-    assert (found[-1].rows_read > states[-1].rows_read) == (shares > 0)
+    assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
@@ -328,9 +320,7 @@ def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(
     assert first(rows)["rows_read"] == 2 * len(rows)
 
 
-@pytest.mark.parametrize("limit", [0, 10_000])
-def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset(monkeypatch, limit):
-    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", limit)
+def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
     rows = blobs(1500)[0]
     weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
     method = Method(100.0, coreset_rows=300, seed=4)
@@ -352,23 +342,6 @@ def test_it_goes_on_from_any_step_to_the_same_end(large):
         assert contents(last.state) == contents(states[-1])
 
 
-def test_with_crossovers_it_goes_on_from_any_step_too_and_keeps_to_the_most_clusters(monkeypatch):
-    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", 10_000)
-    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
-    method = Method(200.0, coreset_rows=300)
-    states = [step.state for step in iterate(source, method)]
-    assert any(state.moves.swaps for state in states)
-    for state in states[:-1]:
-        *_, last = iterate(source, method, state)
-        assert contents(last.state) == contents(states[-1])
-    crossed = next(i for i, state in enumerate(states) if state.moves.swaps)
-    before = states[crossed - 1]
-    lone = Method(200.0, coreset_rows=300, max_clusters=1)
-    kept = lone._cross_on_all_rows(source, before)
-    assert kept.centers.tolist() == before.centers.tolist()
-    assert kept.share == len(trials.SHARES)
-
-
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
     rows = np.concatenate([blobs(3000)[0], [[60.0, 60.0]]])
     source = InMemoryRows(np.ascontiguousarray(rows), None)
@@ -382,7 +355,6 @@ def ends(monkeypatch):
     rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
     core = InMemoryRows(rows[::2].copy(), None)
     monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
-    monkeypatch.setattr(trials, "CROSSOVERS_BELOW", 199)
     penalties = []
     crossovers = crossover.Crossovers.__call__
 

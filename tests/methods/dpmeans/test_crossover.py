@@ -3,11 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import SquaredEuclidean
-from dask_dpmeans.kernels.short_search import SWAP_TRIES
-from dask_dpmeans.methods.dpmeans.crossover import draw_centers, swap_center
+from dask_dpmeans.methods.dpmeans.crossover import draw_centers
 
 coordinates = st.integers(-5, 5)
 sets_of_centers = st.lists(st.tuples(coordinates, coordinates), min_size=1, max_size=12).map(
@@ -46,45 +42,3 @@ def test_every_center_is_drawn_about_half_of_the_times():
     assert all(
         900 < count < 1100 for counts in times for count in counts
     )  # within 4.5 standard deviations
-
-
-def costs_of(rows, centers, most):
-    squared = ((rows[:, np.newaxis] - centers) ** 2).sum(axis=2)
-    return np.minimum(squared.min(axis=1), most)
-
-
-@given(sets_of_centers, sets_of_centers, st.sampled_from([np.inf, 4.0]), seeds)
-def test_a_swap_takes_the_cheapest_of_the_drawn_centers_and_opens_at_the_best_of_the_drawn_rows(
-    rows, centers, most, seed
-):
-    weights = np.random.default_rng(seed).choice([0.0, 1.0, 2.0], len(rows))
-    kept, opened = swap_center(
-        InMemoryRows(rows, weights),
-        Centers(centers, None, most),
-        SquaredEuclidean(),
-        np.random.default_rng(seed),
-    )
-    if len(centers) == 1:
-        assert kept.tolist() == [0]
-        assert not len(opened)
-        return
-    random = np.random.default_rng(seed)  # the same draws, in the same order
-    tries = random.integers(1, SWAP_TRIES, endpoint=True)
-    left = {
-        int(c): costs_of(rows, np.delete(centers, c, axis=0), most) @ weights
-        for c in random.integers(len(centers), size=tries)
-    }
-    (gone,) = set(range(len(centers))) - set(kept.tolist())
-    assert left[gone] == min(left.values())
-    costs = costs_of(rows, centers[kept], most)
-    if not costs @ weights > 0:
-        assert not len(opened)
-        return
-    places = np.searchsorted(
-        np.cumsum(costs * weights), random.random(tries) * (costs @ weights), "right"
-    )
-    after = [
-        costs_of(rows, np.concatenate([centers[kept], rows[place : place + 1]]), most) @ weights
-        for place in places
-    ]
-    assert costs_of(rows, np.concatenate([centers[kept], opened]), most) @ weights == min(after)

@@ -280,7 +280,7 @@ def test_the_command_compares_runs_and_its_last_argument_is_the_page(folder, tmp
         (["four", "three", "out.html", "--data", "x"], "needs no rows: leave out --data"),
         (["four", "three", "out.html", "--threads", "1"], "leave out --threads"),
         (["four", "path", "out.html"], "holds a path"),
-        (["four"], "Missing argument 'STORE...'"),
+        (["four"], "give a run, path or tree and then the page to write"),
         (["four"] * 9 + ["out.html"], "from 2 to 8 runs to compare, got 9"),
         (["four", "three", "four/out.html"], "lies within"),
         (["four", "three", "search"], "is not a report of this package"),

@@ -5,7 +5,7 @@ are about half as wide as centers are apart.  Two to ten centers are candidates 
 row takes a fifth to a third of the time that the search of the tree takes.  A center is left out of
 a cell if its least squared distance to the cell is greater than the greatest one of another center,
 or of two others if the two nearest are asked for.  These distances are summed as the definition in
-`distance` sums those of a row, and rounding is monotone, so that no margin is needed.  The
+`distance` sums the distance of a row, and rounding is monotone, so that no margin is needed.  The
 definition decides between the candidates, in the order of their numbers.
 
 Rows that are far from the centers of their leaf, and rows of cells with many candidates, are

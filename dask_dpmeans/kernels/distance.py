@@ -73,7 +73,7 @@ class Centers:
         return len(self.values)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: what was made of them is made again where it is needed."""
+        """Return the fields alone: trees and cells of the centers are made anew in each process."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property

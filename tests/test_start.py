@@ -114,7 +114,7 @@ def test_options_name_what_the_library_knows() -> None:
     assert choices.AUTO == choice.AUTO
     assert tuple(METRICS) == choices.METRICS
     straight = tuple(name for name in METRICS if takes_metric(LinkageDPMeans(metric=name)))
-    assert straight == choices.STRAIGHT_METRICS
+    assert straight == choices.LINKAGE_METRICS
     assert tuple(bregman.COLUMN_DIVERGENCES) == choices.DIVERGENCES
     names = "PLAIN", "MIXED", "MISSING"
     assert [getattr(choices, name) for name in names] == [getattr(bregman, name) for name in names]

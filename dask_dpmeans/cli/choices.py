@@ -6,8 +6,9 @@ nothing else of it.  A test holds the two together.
 
 AUTO = "auto"
 """Stands for a penalty that is chosen."""
-STRAIGHT_METRICS = ("euclidean", "cosine")
-METRICS = (*STRAIGHT_METRICS, "haversine")
+LINKAGE_METRICS = ("euclidean", "cosine")
+"""Metrics of `LinkageDPMeans`."""
+METRICS = (*LINKAGE_METRICS, "haversine")
 DIVERGENCES = (
     "squared",
     "poisson",

@@ -7,11 +7,11 @@ import click
 from dask_dpmeans.cli.choices import (
     AUTO,
     DIVERGENCES,
+    LINKAGE_METRICS,
     METRICS,
     MISSING,
     MIXED,
     PLAIN,
-    STRAIGHT_METRICS,
 )
 from dask_dpmeans.cli.options import Decorator, choice, flag, number
 
@@ -60,7 +60,7 @@ METRIC = choice(
     f"{COSINE} haversine takes latitude and longitude in degrees: a penalty as a radius is in kilometers, as a "
     "price in square kilometers.",
 )
-STRAIGHT_METRIC = choice("--metric", STRAIGHT_METRICS, "euclidean", COSINE)
+LINKAGE_METRIC = choice("--metric", LINKAGE_METRICS, "euclidean", COSINE)
 DIVERGENCE = click.option(
     "--divergence",
     default=PLAIN,

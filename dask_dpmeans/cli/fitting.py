@@ -13,11 +13,11 @@ from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.cost_options import (
     DISCOUNT,
     DIVERGENCE,
+    LINKAGE_METRIC,
     METRIC,
     MISSING_VALUES,
     OUTLIER_PENALTY,
     SEARCH,
-    STRAIGHT_METRIC,
     number_or_auto,
 )
 from dask_dpmeans.cli.group import WrongUseError
@@ -276,7 +276,7 @@ def graph_command(
         type=float,
         help="Label -1 for rows of less than this share of the density of their cluster, as 0.2.",
     ),
-    STRAIGHT_METRIC,
+    LINKAGE_METRIC,
 )
 def shapes_command(
     data: str,

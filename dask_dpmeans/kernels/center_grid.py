@@ -38,11 +38,11 @@ CELLS = (0, 32, 64, 128)
 """Cells of a leaf, by the number of columns: with half as many in 3 columns, a row took 1.1 to 1.4
 times as long, and with twice as many .8 to 1.1, but cells then take twice as long to make."""
 MOST_CANDIDATES = 40
-"""Most candidates of a cell: to measure more takes about as long as the tree."""
+"""Most candidates of a cell; the tree is searched for rows of a cell with more."""
 OPEN = 256
 """Most centers that are kept while the candidates of a cell are sought."""
 TILE = 256
-"""Rows that go down the tree together; 1,024 and 8,192 took as long."""
+"""Rows that go down the tree together."""
 ROWS_OF_CELL = 4
 """Rows that are searched for without cells before there are cells, for each cell.
 
@@ -51,7 +51,7 @@ To make a cell took as long as to search the tree for 3 to 6 rows.
 MOST_LEFT = 0.25
 """Share of the rows of a block that cells may leave; with more, cells are not used for the block."""
 LEAST_EXTENT = 1e-290
-"""Least width of a column of cells: smaller numbers have fewer digits."""
+"""Least extent of a leaf's cells along a column: the width of a cell, and its inverse, keep all digits."""
 TREE_WORK = 300
 """Numbers that NumPy handles in the time in which the tree finds the nearest center of a row."""
 Leaves = tuple[Float64Array, Int64Array, Int64Array]
@@ -292,10 +292,8 @@ def _fill_candidates(
     while node < leaves:  # down to the leaf of the middle, for a bound that is nearly the last
         middle = 0.5 * (box[0, columns[node]] + box[1, columns[node]])
         node = 2 * node + (middle >= cuts[node])
-        nodes[top] = node ^ 1
-        top += 1
-    nodes[top] = node
-    top += 1
+        nodes[top], top = node ^ 1, top + 1
+    nodes[top], top = node, top + 1
     while top:
         top -= 1
         node = nodes[top]
@@ -343,8 +341,8 @@ def _search(
 ) -> None:
     """Fill in the one or two nearest centers of each row, and which rows, (n,), are left to the tree.
 
-    Each loop over a tile reads one place of memory for each row, so that the processor waits for
-    many rows at a time.
+    Each step is a loop over the rows of a tile: what it reads for one row does not depend on what it
+    reads for another, so that the processor reads for many rows at the same time.
     """
     starts, lists = cells
     places, stops = np.empty(TILE, np.int64), np.empty(TILE, np.int64)
@@ -356,12 +354,8 @@ def _search(
             left[first + i] = places[i] < 0
         for i in range(len(some)):
             stops[i] = places[i] + 1 + lists[places[i]] if places[i] >= 0 else 0
-        found = labels[:, first : first + TILE]
-        least = squared[first : first + TILE]
-        if len(labels) == 1:
-            _nearest(some, values, lists, (places, stops), found[0], least)
-        else:
-            _two_nearest(some, values, lists, (places, stops), found, least)
+        found, least = labels[:, first : first + TILE], squared[first : first + TILE]
+        _fill_nearest(some, values, lists, (places, stops), found, least)
 
 
 @compile_loop
@@ -391,7 +385,7 @@ def _fill_cells(rows: Rows, tree: TreeParts, leaves: Leaves, places: Int64Array)
 
 
 @compile_loop
-def _nearest(
+def _fill_nearest(
     rows: Rows,
     values: Float64Array,
     lists: npt.NDArray[np.int32],
@@ -399,33 +393,8 @@ def _nearest(
     labels: IndexArray,
     squared: Float64Array,
 ) -> None:
-    """Fill in the nearest candidate of each row; its list is where `ends` begin and stop."""
-    starts, stops = ends
-    for i in range(len(rows)):
-        least, label = np.inf, 0
-        for place in range(starts[i] + 1, stops[i]):
-            number, distance = lists[place], 0.0
-            for j in range(values.shape[1]):
-                difference = rows[i, j] - values[number, j]
-                distance += difference * difference
-            if distance < least:
-                least, label = distance, number
-        labels[i] = label
-        if squared.size:
-            squared[i] = least
-
-
-@compile_loop
-def _two_nearest(
-    rows: Rows,
-    values: Float64Array,
-    lists: npt.NDArray[np.int32],
-    ends: tuple[Int64Array, Int64Array],
-    labels: IndexArray,
-    squared: Float64Array,
-) -> None:
-    """Fill in the two nearest candidates of each row, (2, n), as `_nearest` does the nearest."""
-    starts, stops = ends
+    """Fill in the one or two nearest candidates of each row; its list is where `ends` begin and stop."""
+    (starts, stops), two = ends, len(labels) == 2
     for i in range(len(rows)):
         least, second, label, other = np.inf, np.inf, 0, 0
         for place in range(starts[i] + 1, stops[i]):
@@ -435,8 +404,10 @@ def _two_nearest(
                 distance += difference * difference
             if distance < least:
                 least, second, label, other = distance, least, number, label
-            elif distance < second:
+            elif two and distance < second:
                 second, other = distance, number
-        labels[0, i], labels[1, i] = label, other
+        labels[0, i] = label
+        if two:
+            labels[1, i] = other
         if squared.size:
             squared[i] = least

@@ -6,8 +6,8 @@ go to the lowest center number.  `squared_distances` computes the definition.  `
 one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
 rounding of that product to the definition, so that its answer is the definition's for any BLAS,
 number of threads and height of the block.  For many centers in few columns, a tree of the centers
-takes the place of the product (`center_tree`), or cells of space (`center_grid`); in many columns, a product
-of fewer (`leading_columns`).
+takes the place of the product (`center_tree`), or cells of space (`center_grid`); in many columns, a
+product of fewer columns (`leading_columns`).
 """
 
 import math

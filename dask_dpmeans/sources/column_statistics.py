@@ -78,10 +78,10 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     if divisors.shape != summary.sums.shape or not positive:
         shown = checks.describe_value(scale)
         raise InputError(f'scale must be "std" or one finite number > 0 a column, got {shown}')
-    least = int(np.argmin(divisors))
-    if len(divisors) and divisors[least] ** 2 < np.finfo(np.float64).tiny:
+    small = np.flatnonzero(divisors < np.sqrt(np.finfo(np.float64).tiny))
+    if len(small):
         raise InputError(
-            f"scale is {divisors[least]:.3g} for column {least}, whose square underflows float64; "
-            "multiply the column by a constant first"
+            f"scale is {divisors[small[0]]:.3g} for column {small[0]}, and the square of this underflows "
+            "float64; multiply the column by a constant first"
         )
     return divisors

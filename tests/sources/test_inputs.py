@@ -535,7 +535,7 @@ def test_a_column_whose_deviation_underflows_is_not_left_unscaled(missing):
 
 def test_a_scale_whose_square_underflows_is_refused():
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    with pytest.raises(InputError, match=r"scale is 1e-170 for column 1, whose square underflows"):
+    with pytest.raises(InputError, match=r"scale is 1e-170 for column 1, and the square of this"):
         as_source(rows * [1.0, 1e-170], scale=[1.0, 1e-170])
     found = as_source(rows * [1.0, 1e-150], scale=[1.0, 1e-150])
     assert found.summary.squares == pytest.approx(((rows - rows.mean(axis=0)) ** 2).sum(axis=0))

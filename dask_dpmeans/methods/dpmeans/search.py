@@ -478,7 +478,6 @@ class Method(Parameters):
         """Return the end of short searches without trials, if it is lower than a state."""
         n, random = source.plan.n_rows, stream(self.seed, Stream.SHORT_SEARCHES)
         gathered = source.fold(Gather(), name="gather")
-
         found = search_shortly(self, source, gathered, random)
         if found is None:  # too many clusters
             return replace(state, rows_read=state.rows_read + n)

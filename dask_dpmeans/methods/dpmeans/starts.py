@@ -96,7 +96,7 @@ def start_without_outliers(method: "Method", source: Source, state: State) -> St
 def search_shortly(
     method: "Method", source: Source, gathered: GatheredRows, random: np.random.Generator
 ) -> Float64Array | None:
-    """Return the centers, (k, d), of short searches of all rows of a source; None if too many."""
+    """Return the centers, (k, d), of short searches of the rows; None with too many clusters."""
 
     def search(_: Source) -> Float64Array | None:
         return lowest_centers(gathered, method.price, random, quick=method.effort == "quick")

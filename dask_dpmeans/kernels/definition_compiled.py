@@ -92,9 +92,15 @@ def nearest_by_definition(
 @compile_loop
 def _fill_columns(rows: Rows, columns: Float64Array) -> None:
     """Fill the columns, (4, tile), with as many rows, (m, d) with d <= 4."""
-    for i in range(len(rows)):
-        for j in range(rows.shape[1]):
-            columns[j, i] = rows[i, j]
+    d = rows.shape[1]
+    for i in range(len(rows)):  # written out: a loop over the columns is slower
+        columns[0, i] = rows[i, 0]
+        if d > 1:
+            columns[1, i] = rows[i, 1]
+        if d > 2:
+            columns[2, i] = rows[i, 2]
+        if d > 3:
+            columns[3, i] = rows[i, 3]
 
 
 @compile_loop
@@ -108,14 +114,17 @@ def nearest_of_narrow_rows(
     empty.
     """
     (n, d), k = rows.shape, len(centers)
-    columns, points = np.zeros((4, NARROW_TILE)), np.zeros((k, 4))
+    columns, points, unasked = np.zeros((4, NARROW_TILE)), np.zeros((k, 4)), np.empty(NARROW_TILE)
     points[:, :d] = centers
     first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
-    least, nearest = np.empty(NARROW_TILE), np.empty(NARROW_TILE, np.int64)
     for start in range(0, n, NARROW_TILE):
-        height = min(NARROW_TILE, n - start)
-        _fill_columns(rows[start : start + height], columns)
-        least[:height], nearest[:height] = np.inf, 0
+        stop = min(start + NARROW_TILE, n)
+        height = stop - start
+        _fill_columns(rows[start:stop], columns)
+        nearest, least = labels[start:stop], unasked[:height]
+        if squared.size:
+            least = squared[start:stop]
+        nearest[:], least[:] = 0, np.inf
         for c in range(k):
             p, q, r, s = points[c]
             for i in range(height):  # without a branch, so that it is vectorized
@@ -124,9 +133,6 @@ def nearest_of_narrow_rows(
                 closer = total < least[i]
                 nearest[i] = c if closer else nearest[i]
                 least[i] = total if closer else least[i]
-        labels[start : start + height] = nearest[:height]
-        if squared.size:
-            squared[start : start + height] = least[:height]
 
 
 @compile_loop
@@ -139,12 +145,13 @@ def two_nearest_of_narrow_rows(
     points[:, :d] = centers
     first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
     least, lower = np.empty(NARROW_TILE), np.empty(NARROW_TILE)
-    nearest, other = np.empty(NARROW_TILE, np.int64), np.empty(NARROW_TILE, np.int64)
     for start in range(0, n, NARROW_TILE):
-        height = min(NARROW_TILE, n - start)
-        _fill_columns(rows[start : start + height], columns)
+        stop = min(start + NARROW_TILE, n)
+        height = stop - start
+        _fill_columns(rows[start:stop], columns)
+        nearest, other = labels[start:stop], seconds[start:stop]
         least[:height], lower[:height] = np.inf, np.inf
-        nearest[:height], other[:height] = 0, 0
+        nearest[:], other[:] = 0, 0
         for c in range(k):
             p, q, r, s = points[c]
             for i in range(height):
@@ -158,6 +165,4 @@ def two_nearest_of_narrow_rows(
                 nearest[i] = c if closer else nearest[i]
                 least[i] = total if closer else least[i]
             if c == 0:
-                other[:height] = 1
-        labels[start : start + height] = nearest[:height]
-        seconds[start : start + height] = other[:height]
+                other[:] = 1

@@ -117,18 +117,28 @@ def _add_rows_compiled(
     squared: Float64Array,
     moments: MomentParts,
 ) -> None:
-    """Add rows, (n, d), to the moments of their clusters, in row order; empty weights mean 1."""
+    """Add rows, (n, d), to the moments, as yet 0, of their clusters, in row order.
+
+    Empty weights mean 1.
+    """
     counts, totals, sums, inertias = moments
     n, d = rows.shape
+    if weights.size:
+        for i in range(n):
+            label, weight = np.uint64(labels[i]), weights[i]  # needs no test for less than 0
+            counts[label] += 1
+            totals[label] += weight
+            inertias[label] += weight * squared[i]
+            for j in range(d):
+                sums[label, j] += weight * np.float64(rows[i, j])
+        return
     for i in range(n):
-        label, weight = labels[i], 1.0
-        if weights.size:
-            weight = weights[i]
+        label = np.uint64(labels[i])
         counts[label] += 1
-        totals[label] += weight
-        inertias[label] += weight * squared[i]
+        inertias[label] += squared[i]
         for j in range(d):
-            sums[label, j] += weight * np.float64(rows[i, j])
+            sums[label, j] += np.float64(rows[i, j])
+    totals[:] = counts
 
 
 @compile_loop

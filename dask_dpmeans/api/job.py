@@ -144,7 +144,7 @@ def _request(
     request = request_of(
         method, seed, source, scaled=scaled, weighted=weighted, feature_map=feature_map
     )
-    grid = describe_grid(source.cube, run_array_names())
+    grid = None if source.cube is None else describe_grid(source.cube, run_array_names())
     digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
     read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)
     return replace(request, estimator=estimator, input=read, sources=found, grid=grid)
@@ -321,7 +321,8 @@ def _begin(
         _check_unchanged(store, source, method, state)
         return Progress(state, history, converged)
     method.init(source)
-    remove(store, run_array_names())
+    if store.kind() is not None:
+        remove(store, run_array_names())
     store.begin(request.as_json())
     return None
 

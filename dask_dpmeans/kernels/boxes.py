@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 
@@ -125,11 +124,13 @@ class Histogram(LateSums):
         if self.n_boxes >= 2**31:
             dtype = np.int64
         boxes: IntegerArray = np.empty(len(block.rows), dtype)
+        scale = self.bins / (self.high - self.low)
+        given = coordinates, self.low, scale, self.bins, boxes
         fill = fill_boxes
-        if numba_support.AVAILABLE:
+        if pays(_fill_boxes_compiled, given, 2 * coordinates.size):
             fill = _fill_boxes_compiled
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            fill(coordinates, self.low, self.bins / (self.high - self.low), self.bins, boxes)
+            fill(*given)
         of_layer = self.bins ** len(self.low)
         outside = boxes == of_layer
         boxes += self.layers[found.labels].astype(dtype) * of_layer
@@ -214,10 +215,11 @@ class PairHistograms(LateSums):
         sums, weights = np.zeros(self.shape), found.weights
         if weights is None:
             weights = np.ones(len(found.numbers))
+        given = found.numbers, weights, sums
         count = count_pairs
-        if numba_support.AVAILABLE:
+        if pays(_count_pairs_compiled, given, 4 * len(weights) * len(sums)):
             count = _count_pairs_compiled
-        count(found.numbers, weights, sums)
+        count(*given)
         return sums
 
 

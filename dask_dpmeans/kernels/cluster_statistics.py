@@ -6,14 +6,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers, Sums
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Labels, Rows
 from dask_dpmeans.kernels.distance import nearest_two, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseSums
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, pays
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 NEAR = 0.9
@@ -168,10 +167,11 @@ class FeatureHistograms(SummedAnswers):
         sums = FeatureSums(np.zeros((u, bins)), np.zeros((c, m, bins)))
         values = bin_places(found.block.rows[:, self.features], self.low, self.high, bins)
         weights, slots = found.block.row_weights(), self.slots[found.labels]
+        given = values, weights, slots, self.chosen, sums.overall, sums.counts
         count = count_features
-        if numba_support.AVAILABLE:
+        if pays(_count_features_compiled, given, 32 * len(weights) * (u + m)):
             count = _count_features_compiled
-        count(values, weights, slots, self.chosen, sums.overall, sums.counts)
+        count(*given)
         return sums
 
 
@@ -269,10 +269,11 @@ class ExtremeRows:
         answer = Extremes(
             np.full(shape, -1), np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -np.inf)
         )
+        given = slots, found.block.start + heavy, squared, *answer
         fill = fill_extremes
-        if numba_support.AVAILABLE:
+        if pays(_fill_extremes_compiled, given, 512 * len(heavy)):
             fill = _fill_extremes_compiled
-        fill(slots, found.block.start + heavy, squared, *answer)
+        fill(*given)
         return answer
 
     def combine(self, left: Extremes, right: Extremes) -> Extremes:

@@ -7,6 +7,7 @@ step starts from there again only after it has been lowered.  There are no rando
 
 import math
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 
@@ -35,15 +36,18 @@ from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-MOST_DISTANCES = 2**20
-"""Most squared distances computed together without Numba."""
+MOST_DISTANCES = 2**24
+"""Most squared distances that are kept without Numba."""
 
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
 READINGS, CALLS = 16, 25
-"""Readings of all rows, and calls of NumPy, in a step up or down, for `numba_support.pays`: these took
-31 and 0.03 s for 5,948 rows with up to 192 clusters, and for 149 with up to 25."""
+"""Readings of the distances of all rows, and calls of NumPy, in a step up or down, for
+`numba_support.pays`: a path took 0.5 to 2.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
+0.03 to 0.05 s for 150 with up to 25."""
+MEASURED = 4
+"""Distances to so many centers are new in a reading."""
 KNOWN = 64
 """Gains that are remembered, for each of the most clusters."""
 
@@ -209,6 +213,12 @@ class Clusters:
         self.labels, self.squared = np.zeros(n, np.int64), np.zeros(n)
         self.sides = np.zeros(n, np.bool_)
         """(n,), which rows of a cluster leave when it is halved."""
+        self._halves: dict[bytes, tuple[float, BoolArray]] = {}
+        """Gains and sides by the digest of the rows of a cluster."""
+        self._measured = np.full((room, d), np.nan)
+        """Centers whose distances are known."""
+        self._distances = np.zeros((min(n, max(1, MOST_DISTANCES // room)), room))
+        """Squared distances to them, of all rows if there is room, else of the last part."""
 
     def start(self) -> None:
         """Make all rows one cluster."""
@@ -238,9 +248,15 @@ class Clusters:
         return self._divide(best, k), best
 
     def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster."""
+        """Return the gain of halving a cluster, which is looked up if it is known."""
         members = np.flatnonzero(self.labels == c)
-        gain, self.sides[members] = halve(self.rows[members], self.weights[members], self.spherical)
+        key = blake2b(members).digest()
+        if key not in self._halves:
+            if len(self._halves) >= KNOWN * (self.most + 1):
+                self._halves.clear()
+            halves = halve(self.rows[members], self.weights[members], self.spherical)
+            self._halves[key] = halves
+        gain, self.sides[members] = self._halves[key]
         return gain
 
     def _divide(self, c: int, k: int) -> int:
@@ -299,14 +315,23 @@ class Clusters:
 
     def _assign(self, k: int) -> None:
         """Find the nearest of k centers of each row, the lowest number among equals."""
-        height = max(1, MOST_DISTANCES // k)
-        for start in range(0, len(self.rows), height):
+        n, height = len(self.rows), len(self._distances)
+        for start in range(0, n, height):
             part = slice(start, start + height)
-            squared = np.zeros((len(self.rows[part]), k))
-            for column, center in zip(self.rows[part].T, self.centers[:k].T, strict=True):
-                squared += np.square(column[:, np.newaxis] - center)
-            self.labels[part] = squared.argmin(axis=1)
-            self.squared[part] = squared.min(axis=1)
+            if height < n:
+                self._measured[:k] = np.nan  # from other rows
+            known = self._known_distances(self.rows[part], k)
+            labels = self.labels[part] = known.argmin(axis=1)
+            self.squared[part] = known[np.arange(len(known)), labels]
+
+    def _known_distances(self, rows: Float64Array, k: int) -> Float64Array:
+        """Return the squared distances, (m, k), of rows, (m, d): those of centers that moved are new."""
+        moved = np.flatnonzero((self.centers[:k] != self._measured[:k]).any(axis=1))
+        centers, squared = self.centers[moved], np.zeros((len(moved), len(rows)))
+        for column, values in zip(rows.T, centers.T, strict=True):
+            squared += np.square(column - values[:, np.newaxis])
+        self._measured[moved], self._distances[: len(rows), moved] = centers, squared.T
+        return self._distances[: len(rows), :k]
 
     def _sum_errors(self, k: int) -> None:
         """Sum the error of each of k clusters in row order."""
@@ -350,7 +375,7 @@ class CompiledClusters(Clusters):
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
-        work = (1 + turns) * most * (READINGS * most * n * d + CALLS * CALL)
+        work = (1 + turns) * most * (READINGS * n * (most + MEASURED * d) + CALLS * CALL)
         return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, seconds=9)
 
     def restore(self, k: int) -> None:

@@ -22,6 +22,7 @@ from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
 from dask_dpmeans.methods.graph_cut import inits
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
+from dask_dpmeans.registry import METHODS
 
 HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
 """Packages that take long to load."""
@@ -29,6 +30,8 @@ ANY = "numpy", "scipy", "sklearn", "pandas", "dask", "zarr", "xarray", "numba", 
 """Packages that no help text needs."""
 STORES = "dask", "distributed", "fsspec", "matplotlib", "xarray", "zarr"
 """Packages that rows in memory do not need."""
+OTHER_METHODS = [entry.module for name, entry in METHODS.items() if name != "DPMeans"]
+"""Modules of estimators that a fit of `DPMeans` does not need."""
 SHOWN_WITHOUT = "dask.", "distributed", "matplotlib", "numba", "scipy.optimize", "xarray"
 """Beginnings of modules that `show` does not need."""
 FITS = """
@@ -141,10 +144,11 @@ print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split(
     assert loaded == ""
 
 
-def test_commands_on_few_rows_do_not_load_dask_arrays(tmp_path) -> None:
+def test_commands_on_few_rows_load_neither_dask_arrays_nor_other_methods(tmp_path) -> None:
     rows, run = tmp_path / "rows.npy", tmp_path / "run.zarr"
     np.save(rows, np.arange(12.0).reshape(6, 2))
-    avoided = ["dask.array", "distributed", "matplotlib", "numba", "xarray"]
+    avoided = ["dask.array", "distributed", "matplotlib", "numba", "xarray", *OTHER_METHODS]
+    avoided += [f"{name}." for name in POSTPONED]
     script = f"""
 import sys
 from dask_dpmeans.cli import main
@@ -155,6 +159,21 @@ for words in (["fit", {str(rows)!r}, {str(run)!r}, "--penalty", "9", "--threads"
 print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split()))])
 """
     assert run_new(script, " ".join(avoided)).splitlines()[-1] == ""
+
+
+def test_a_report_of_few_rows_loads_neither_dask_arrays_nor_numba(tmp_path) -> None:
+    rows, run, page = tmp_path / "rows.npy", tmp_path / "run.zarr", tmp_path / "page.html"
+    np.save(rows, np.arange(12.0).reshape(6, 2))
+    fit(rows, run, DPMeans(9.0, random_state=0))
+    avoided = ["dask.array", "distributed", "numba", "xarray", *(f"{name}." for name in POSTPONED)]
+    script = f"""
+import sys
+from dask_dpmeans.cli import main
+main(["report", {str(run)!r}, {str(page)!r}, "--threads", "2"], standalone_mode=False)
+print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split()))])
+"""
+    assert run_new(script, " ".join(avoided)).splitlines()[-1] == ""
+    assert "Columns" in page.read_text()  # pictures of the rows
 
 
 def test_a_postponed_package_is_there_when_it_is_used() -> None:

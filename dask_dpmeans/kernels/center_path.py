@@ -44,8 +44,8 @@ BOUNDED, MOST_BOUNDS = 8, 2**24
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
 READINGS, CALLS = 16, 25
 """Readings of the distances of all rows, and calls of NumPy, in a step up or down, for
-`numba_support.pays`: a path took 0.5 to 2.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
-0.03 to 0.05 s for 150 with up to 25."""
+`numba_support.pays`: a path took 0.5 to 3.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
+0.03 to 0.06 s for 150 with up to 25."""
 MEASURED = 4
 """Distances to so many centers are new in a reading."""
 KNOWN = 64
@@ -250,7 +250,7 @@ class Clusters:
     def _gain(self, c: int) -> float:
         """Return the gain of halving a cluster, which is looked up if it is known."""
         members = np.flatnonzero(self.labels == c)
-        key = blake2b(members).digest()
+        key = blake2b(members.tobytes()).digest()
         if key not in self._halves:
             if len(self._halves) >= KNOWN * (self.most + 1):
                 self._halves.clear()

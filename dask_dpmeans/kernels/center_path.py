@@ -325,7 +325,7 @@ class Clusters:
             self.squared[part] = known[np.arange(len(known)), labels]
 
     def _known_distances(self, rows: Float64Array, k: int) -> Float64Array:
-        """Return the squared distances, (m, k), of rows, (m, d): those of centers that moved are new."""
+        """Return the squared distances, (m, k), of rows, (m, d); only centers that moved are new."""
         moved = np.flatnonzero((self.centers[:k] != self._measured[:k]).any(axis=1))
         centers, squared = self.centers[moved], np.zeros((len(moved), len(rows)))
         for column, values in zip(rows.T, centers.T, strict=True):

@@ -14,8 +14,9 @@ from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
+from dask_dpmeans.methods.dpmeans.population import Population
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.step_log import CheckpointFiles
@@ -59,7 +60,13 @@ def crossovers():
     return Crossovers(METHOD, [Restart(METHOD.seeded(seed), 1)(rows) for seed in (1, 2)])
 
 
+def with_swaps(job=Crossovers, **given):
+    return job(METHOD, crossovers().ends, Schedule(members=3, failures=4, children=6), **given)
+
+
 JOBS = {
+    "crossovers with swaps": with_swaps(sample=InMemoryRows(ROWS[::3].copy(), None)),
+    "population": with_swaps(Population),
     "restart": Restart(METHOD, tries=1),
     "crossovers": crossovers(),
     "prices": Prices(METHOD, (1.0, 8.0, 60.0), optimism=2.0),

@@ -14,20 +14,22 @@ import numpy as np
 
 from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, dense
+from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_two
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans import trials
-from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
+from dask_dpmeans.kernels.short_search import SWAP_TRIES
+from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.search_state import State
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
 
-CROSSOVERS = 12
-"""Crossovers in a row that must fail, if nothing else is asked for."""
 FINER = 5
 """Crossovers and passes gain little if the objective falls by less than tol / FINER of it."""
+COUNTS = ("failures", "children", "passes")
+"""Counts of crossovers in a checkpoint."""
 
 
 def draw_centers(
@@ -46,24 +48,83 @@ def draw_centers(
 
 
 def swap_center(
-    rows: InMemoryRows, centers: Centers, random: np.random.Generator
-) -> tuple[IndexArray, IndexArray]:
-    """Return numbers of the centers that stay, (k - 1,), and of a row to open at, (1,) or (0,).
+    rows: InMemoryRows, centers: Centers, divergence: Divergence, random: np.random.Generator
+) -> Float64Array:
+    """Return centers, (k, d), of which one left and one opened at a row; a lone center stays.
 
-    A row is drawn by what it costs at the centers that stay; none if no row costs anything.
+    Of some drawn centers the one leaves that costs least without it.  Of as many rows, drawn by
+    what they cost then, the one is opened at that saves most; none if no row costs anything.
     """
-    kept = np.delete(np.arange(len(centers)), random.integers(len(centers)))
-    if not len(kept):
-        return np.arange(len(centers)), kept
-    _, costs = nearest_squared(rows.rows, replace(centers, values=centers.values[kept]))
-    costs = np.minimum(costs, centers.most)
-    if rows.weights is not None:
-        costs = costs * rows.weights
-    chances = np.cumsum(costs)
+    k = len(centers)
+    if k == 1:
+        return centers.values
+    tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
+    weights = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
+    labels, seconds = nearest_two(rows.rows, centers)
+    paid, without = (_costs(rows, centers, each) for each in (labels, seconds))
+    losses = np.bincount(labels, np.where(without > paid, without - paid, 0.0) * weights, k)
+    drawn = random.integers(k, size=tries)
+    left = drawn[losses[drawn].argmin()]
+    paid = np.where(labels == left, without, paid)
+    kept = np.delete(centers.values, left, axis=0)
+    chances = np.cumsum(paid * weights)
     if not chances[-1] > 0:
-        return kept, kept[:0]
-    place = np.searchsorted(chances, random.random() * chances[-1], side="right")
-    return kept, np.array([min(int(place), len(costs) - 1)])
+        return kept
+    places = np.searchsorted(chances, random.random(tries) * chances[-1], side="right")
+    numbers = np.minimum(places, len(paid) - 1)
+    opened = divergence.at_rows(dense(rows.rows[numbers]).astype(np.float64))
+    saved = [
+        _saved(rows, replace(centers, values=each[np.newaxis]), paid, weights) for each in opened
+    ]
+    return np.concatenate([kept, opened[[int(np.argmax(saved))]]])
+
+
+def _costs(rows: InMemoryRows, centers: Centers, labels: IndexArray) -> Float64Array:
+    """Return what the rows cost at the centers of some labels, (n,), at most as outliers."""
+    return np.minimum(costs(rows.rows, centers, labels), centers.most)
+
+
+def _saved(rows: InMemoryRows, center: Centers, paid: Float64Array, weights: Float64Array) -> float:
+    """Return what rows that pay so much, (n,), save if they may take one more center."""
+    after = _costs(rows, center, np.zeros(len(paid), np.intp))
+    return float((np.where(after < paid, paid - after, 0.0) * weights).sum())
+
+
+def cross(
+    method: "Method",
+    source: Source,
+    parents: tuple[State, State],
+    goal: float,
+    random: np.random.Generator,
+    sample: InMemoryRows | None = None,
+) -> State:
+    """Return the state of a crossover of two searches, given up without hope of the goal.
+
+    With a sample of the rows one center is swapped, as the sample chooses it.
+    """
+    one, two = parents
+    drawn, others = draw_centers(one.centers, two.centers, random)
+    centers = np.concatenate([one.centers[drawn], two.centers[others]])
+    if sample is None:
+        children = np.concatenate([one.children[drawn], two.children[others]])
+    else:
+        centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
+        children = method.children_of(centers, random)
+    return method.settled(
+        source, one, Placement(centers, children, one.next_candidates), goal, random
+    )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long crossovers go on."""
+
+    members: int = 2
+    """Lowest states that survive."""
+    failures: int = 12
+    """Crossovers in a row that must fail before the lowest state is taken."""
+    children: int = 10**6
+    """Most crossovers."""
 
 
 @dataclass(frozen=True)
@@ -72,41 +133,54 @@ class Crossovers:
 
     method: "Method"
     ends: list[State]
-    most: int = CROSSOVERS
-    """Crossovers in a row that must fail before the lowest state is taken."""
-    mutate: bool = False
-    """Whether parents win tournaments, and children swap a center and move single rows."""
+    schedule: Schedule = Schedule()
+    sample: InMemoryRows | None = None
+    """Rows that choose which center a child swaps; None: children swap none."""
 
-    def __call__(self, rows: InMemoryRows) -> State:
-        """Return the lowest state; interrupted crossovers go on from their checkpoint."""
+    def __call__(self, rows: Source) -> State:
+        """Return the lowest state."""
+        return self.lowest(rows)[0]
+
+    def lowest(self, rows: Source) -> tuple[State, int]:
+        """Return the lowest state and the passes; interrupted crossovers go on from their checkpoint."""
         ends = sorted(self.ends, key=lambda end: end.objective)
-        random, failures = stream(self.method.seed, Stream.CROSSOVERS), 0
-        if rows.plan.n_rows > trials.TRIALS_BELOW and not self.mutate:
-            failures = self.most
+        start = Crossed(ends, 0, stream(self.method.seed, Stream.CROSSOVERS))
         with Checkpoint.of(rows, State, self) as checkpoint:
-            crossed = checkpoint.restore(Crossed.restored) or Crossed(ends, failures, random)
-            while crossed.failures < self.most:
+            crossed = checkpoint.restore(Crossed.restored) or start
+            while not self._over(crossed):
                 crossed = self._next(rows, crossed)
-                checkpoint.update(crossed.values(), over=crossed.failures == self.most)
-        return crossed.states[0]
+                checkpoint.update(crossed.values(), over=self._over(crossed))
+        return crossed.states[0], crossed.passes
 
-    def _next(self, rows: InMemoryRows, crossed: "Crossed") -> "Crossed":
+    def _over(self, crossed: "Crossed") -> bool:
+        limits = self.schedule
+        return crossed.failures >= limits.failures or crossed.children >= limits.children
+
+    def _next(self, rows: Source, crossed: "Crossed") -> "Crossed":
         """Return the states after one more crossover."""
         states, random = crossed.states, crossed.random
-        if self.mutate:
-            first, second = (states[random.integers(len(states), size=2).min()] for _ in range(2))
-            child = self.method.breed(rows, first, second, states[-1].objective, random)
-            least = LEAST_GAIN * self.method.price.threshold(1)
-        else:
-            first, second = (states[place] for place in random.permutation(len(states))[:2])
-            child = self.method.cross(rows, first, second, states[0].objective, random)
-            least = self.method.tol / FINER * child.objective
+        child, passes = self.child(rows, states, random)
+        least = self.least_gain(child)
         failures = crossed.failures + 1
         if states[0].objective - child.objective > least:
             failures = 0
         if all(abs(child.objective - each.objective) > least for each in states):
-            states = sorted([*states, child], key=lambda end: end.objective)[: len(self.ends)]
-        return Crossed(states, failures, random)
+            states = sorted([*states, child], key=lambda end: end.objective)
+            states = states[: self.schedule.members]
+        return Crossed(states, failures, random, crossed.children + 1, crossed.passes + passes)
+
+    def least_gain(self, child: State) -> float:
+        """Return how much lower a child must be to count."""
+        return self.method.tol / FINER * child.objective
+
+    def child(
+        self, rows: Source, states: list[State], random: np.random.Generator
+    ) -> tuple[State, int]:
+        """Return the child of two of the states, and its passes."""
+        one, two = (states[place] for place in random.permutation(len(states))[:2])
+        goal = states[0 if self.sample is None else -1].objective
+        child = cross(self.method, rows, (one, two), goal, random, self.sample)
+        return child, child.passes - one.passes
 
 
 @dataclass(frozen=True)
@@ -119,11 +193,15 @@ class Crossed:
     """Crossovers in a row that gained little."""
     random: np.random.Generator
     """For the next ones."""
+    children: int = 0
+    """Crossovers."""
+    passes: int = 0
+    """Passes of these."""
 
     def values(self) -> Arrays:
         """Return arrays for a checkpoint: counts, states, and the generator as bytes, (b,)."""
         drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
-        counts = {"failures": self.failures, "states": len(self.states)}
+        counts = {name: getattr(self, name) for name in COUNTS} | {"states": len(self.states)}
         kept = {name: np.asarray(count) for name, count in counts.items()} | {"random": drawn}
         for number, state in enumerate(self.states):
             kept |= values_of(state, f"{number}.")
@@ -135,4 +213,4 @@ class Crossed:
         random = np.random.default_rng()
         random.bit_generator.state = json.loads(values["random"].tobytes())
         states = [state_of(State, values, f"{number}.") for number in range(int(values["states"]))]
-        return cls(states, int(values["failures"]), random)
+        return cls(states=states, random=random, **{name: int(values[name]) for name in COUNTS})

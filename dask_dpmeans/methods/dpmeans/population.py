@@ -8,8 +8,9 @@ Few rows are all members' rows.  Of more rows it is a coreset, and the lowest me
 on all rows.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,10 +20,17 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.dpmeans.bounds import FEW_ROWS, clusters_at, highest
-from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule, cross
 from dask_dpmeans.methods.dpmeans.moves import Placement
-from dask_dpmeans.methods.dpmeans.search_state import State
-from dask_dpmeans.methods.dpmeans.starts import CORESET_ABOVE, Restart, coreset_and_price
+from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
+from dask_dpmeans.methods.dpmeans.search_state import TRIES_BEFORE_CROSSOVERS, State
+from dask_dpmeans.methods.dpmeans.starts import (
+    CORESET_ABOVE,
+    Restart,
+    coreset_and_price,
+    crosses_all_rows,
+    start_at,
+)
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
@@ -33,6 +41,10 @@ FAILURES = 250
 """Children in a row that must fail before the end."""
 TRIES = 1
 """Rounds of trials of the search of a member."""
+SOME, FURTHER = Schedule(members=4, children=12), 2
+"""Crossovers on all rows after a coreset, and further searches of a coreset for these."""
+MANY, MANY_FURTHER = Schedule(members=8, failures=40), 7
+"""The same with the best effort."""
 
 
 def evolve(
@@ -42,24 +54,85 @@ def evolve(
 
     There is no population if the state is proved to be near enough to the optimum.
     """
+    n = source.plan.n_rows
     if method.gap_tol is not None and proved_gap(method, source, state) <= method.gap_tol:
-        return None, source.plan.n_rows
+        return None, n
+    if n > CORESET_ABOVE and crosses_all_rows(method, source):
+        return cross_all_rows(method, source, state, random, MANY, MANY_FURTHER)
     rows, alone, passes = _rows(method, source, state, int(random.integers(2**32)))
     passes += method.gap_tol is not None  # its rows
     seeds = [int(number) for number in random.integers(2**32, size=MEMBERS - 1)]
     first = Restart(alone, 0, state)
     others = [Restart(alone.seeded(seed), TRIES) for seed in seeds]
     members = source.run([first, *others], rows, "search")
-    population = Crossovers(alone.seeded(seeds[0]), members, FAILURES, mutate=True)
+    population = Population(alone.seeded(seeds[0]), members, Schedule(MEMBERS, FAILURES))
     centers = source.run([population], rows, "cross")[0].centers
-    if source.plan.n_rows > CORESET_ABOVE:
+    if n > CORESET_ABOVE:
         children = method.children_of(centers, random)
         places = Placement(centers, children, state.next_candidates)
         found, more = method.settle(source, places, state.objective, random)
         centers, passes = found.centers[found.weights > 0], passes + more
+    return _allowed(method, centers), passes * n
+
+
+def cross_all_rows(
+    method: "Method",
+    source: Source,
+    state: State,
+    random: np.random.Generator,
+    schedule: Schedule = SOME,
+    further: int = FURTHER,
+) -> tuple[Float64Array | None, int]:
+    """Return the centers, (k, d), of the lowest of crossovers on all rows, and the rows read.
+
+    Parents at first are the state and `further` searches of a coreset, settled on all rows.  The
+    coreset chooses swaps of centers.  Nothing is crossed if all parents are about as low.
+    """
+    alone = replace(method.without_limits(), centers=None)
+    seeds = [int(seed) for seed in random.integers(2**32, size=further)]
+    k, inertia = len(state.centers), float(state.inertias.sum())
+    sized = replace(alone, coreset_rows=method.coreset_rows, seed=seeds[0])
+    coreset, priced, passes = coreset_and_price(sized, source, k, inertia)
+    jobs = [Restart(priced.seeded(seed), TRIES_BEFORE_CROSSOVERS) for seed in seeds]
+    ends = [state]
+    for found in source.run(jobs, coreset, "search"):
+        places = start_at(state, found).next_places
+        ends.append(alone.settled(source, state, places, math.inf, random))
+    passes += sum(end.passes - state.passes for end in ends)
+    crossovers = Crossovers(alone.seeded(seeds[0]), ends, schedule, coreset)
+    objectives = [end.objective for end in ends]
+    if max(objectives) - min(objectives) <= crossovers.least_gain(state):
+        best = min(ends, key=lambda end: end.objective)
+    else:
+        best, more = crossovers.lowest(source)
+        passes += more
+    return _allowed(method, best.centers), passes * source.plan.n_rows
+
+
+def _allowed(method: "Method", centers: Float64Array) -> Float64Array | None:
+    """Return the centers, (k, d), unless there are too many."""
     most = method.max_clusters
-    lowest = None if most is not None and len(centers) > most else centers
-    return lowest, passes * source.plan.n_rows
+    return None if most is not None and len(centers) > most else centers
+
+
+@dataclass(frozen=True)
+class Population(Crossovers):
+    """Crossovers of winners of tournaments, with a center swapped, after moves of single rows."""
+
+    def least_gain(self, child: State) -> float:
+        """Return how much lower a child must be to count."""
+        return LEAST_GAIN * self.method.price.threshold(1)
+
+    def child(
+        self, rows: Source, states: list[State], random: np.random.Generator
+    ) -> tuple[State, int]:
+        """Return the child of two of the states, and its passes."""
+        memory = cast("InMemoryRows", rows)
+        places = (random.integers(len(states), size=2).min() for _ in range(2))
+        one, two = (states[place] for place in places)
+        goal = states[-1].objective
+        child = cross(self.method, memory, (one, two), goal, random, memory)
+        return self.method.exchanged(memory, child, random), 0
 
 
 def check_gap_tol(method: "Method") -> None:
@@ -81,8 +154,8 @@ def proved_gap(method: "Method", source: Source, state: State) -> float:
     """Return how far the objective of a state is above the optimum, at most, over the bound."""
     if source.plan.n_rows > CORESET_ABOVE:
         raise InputError(
-            f"gap_tol is for up to {CORESET_ABOVE:,} rows, got {source.plan.n_rows:,}: the population "
-            "of more rows is of a coreset; leave it out, and lower_bound tells the gap of the result"
+            f"gap_tol is for up to {CORESET_ABOVE:,} rows, got {source.plan.n_rows:,}: leave it out, "
+            "and lower_bound tells the gap of the result"
         )
     gathered = source.fold(Gather(), name="gather")
     data = gathered.rows, gathered.weights, method.penalty

@@ -41,7 +41,7 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
-from dask_dpmeans.methods.dpmeans.crossover import FINER, draw_centers, swap_center
+from dask_dpmeans.methods.dpmeans.crossover import FINER
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
@@ -52,7 +52,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
     profitable_moves,
 )
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
-from dask_dpmeans.methods.dpmeans.population import check_gap_tol, evolve
+from dask_dpmeans.methods.dpmeans.population import check_gap_tol, cross_all_rows, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import (
@@ -336,6 +336,9 @@ class Method(Parameters):
 
     def _try(self, source: Source, state: State) -> State:
         """Return the first lower state of trials, births, finer passes and the last part."""
+        if state.to_cross:
+            after = self._cross(source, replace(state, to_cross=False))
+            return after if after.objective < state.objective else self.step(source, after)
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
         places = Placement(state.centers, state.children, state.next_candidates)
@@ -374,32 +377,23 @@ class Method(Parameters):
         found, settling = self.settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
-    def cross(
-        self, source: Source, first: State, second: State, goal: float, random: np.random.Generator
+    def settled(
+        self,
+        source: Source,
+        start: State,
+        places: Placement,
+        goal: float,
+        random: np.random.Generator,
     ) -> State:
-        """Return the state of a crossover of two searches, given up without hope of the goal."""
-        drawn, others = draw_centers(first.centers, second.centers, random)
-        centers = np.concatenate([first.centers[drawn], second.centers[others]])
-        children = np.concatenate([first.children[drawn], second.children[others]])
-        start = Placement(centers, children, first.next_candidates)
-        places = self._relax(source, start, random)
-        return self._commit(first, self.settle(source, places, goal, random)[0])
+        """Return the state, after a start, at which means and then moves from other places end."""
+        found, passes = self.settle(source, self._relax(source, places, random), goal, random)
+        return self._commit(start, found).after_passes(source, FREE_PASSES + passes)
 
-    def breed(
-        self, source: InMemoryRows, one: State, two: State, goal: float, random: np.random.Generator
-    ) -> State:
-        """Return the state of a crossover with one center swapped, after moves of single rows."""
-        drawn, others = draw_centers(one.centers, two.centers, random)
-        centers = np.concatenate([one.centers[drawn], two.centers[others]])
-        kept, row = swap_center(source, self.kernel_centers(centers), random)
-        opened = self.divergence.at_rows(source.rows[row].astype(np.float64))
-        centers = np.concatenate([centers[kept], opened])
-        start = Placement(centers, self.children_of(centers, random), one.next_candidates)
-        places = self._relax(source, start, random)
-        centers = self.settle(source, places, goal, random)[0].centers
+    def exchanged(self, source: InMemoryRows, state: State, random: np.random.Generator) -> State:
+        """Return the state after moves of single rows."""
         gathered = source.fold(Gather(), name="gather")
-        means = self._exchanged(source, gathered, centers, random, 0)
-        return self._commit(one, self._probe(source, self._places(means, random)))
+        means = self._exchanged(source, gathered, state.centers, random, 0)
+        return self._commit(state, self._probe(source, self._places(means, random)))
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
         """Return centers and children after some passes of means alone."""
@@ -452,13 +446,30 @@ class Method(Parameters):
             centers, rows_read = candidate(source, state)
             if centers is None:
                 continue
-            found = self._probe(source, self._places(centers, self._random(state.passes)))
-            state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
-            if found.objective < state.objective:
+            after = self._compared(source, state, centers, rows_read)
+            if after.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
-                after = self._commit(state, found, MoveCounts(swaps=1))
-                return replace(after, settled=False, compared=compared)
+                return replace(after, compared=compared)
+            state = replace(after, settled=True)
         return state
+
+    def _cross(self, source: Source, state: State) -> State:
+        """Return the end of crossovers on all rows, if it is lower than a state, else the state."""
+        random = stream(self.seed, Stream.POPULATION, state.passes)
+        centers, rows_read = cross_all_rows(self, source, state, random)
+        if centers is None:
+            return replace(state, rows_read=state.rows_read + rows_read, settled=False)
+        return self._compared(source, state, centers, rows_read)
+
+    def _compared(
+        self, source: Source, state: State, centers: Float64Array, rows_read: int
+    ) -> State:
+        """Return the state at other centers, (k, d), if it is lower, else the state; not settled."""
+        found = self._probe(source, self._places(centers, self._random(state.passes)))
+        state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
+        if found.objective < state.objective:
+            state = self._commit(state, found, MoveCounts(swaps=1))
+        return replace(state, settled=False)
 
     def _exchange(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return means, (k, d), after moves of few rows, else None, and the rows read."""

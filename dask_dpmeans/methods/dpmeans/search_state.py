@@ -14,6 +14,8 @@ TRIES = 3
 cells of up to `starts.CORESET_ABOVE` rows, ..."""
 TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
+TRIES_BEFORE_CROSSOVERS = 1
+"""... if crossovers on all rows follow, ..."""
 TRIES_AFTER = 1
 """... and if it goes on with all rows after that."""
 
@@ -49,7 +51,9 @@ class State(PlannedState, OpeningState):
     share: int
     """Index of the present share in `trials.SHARES`."""
     finest: bool
-    """Whether passes go on with a finer tolerance after the last trial."""
+    """Whether passes go on with a finer tolerance after the last trial or crossover."""
+    to_cross: bool = False
+    """Whether crossovers on all rows come once the search has settled."""
     failures: int = 0
     """Trials in a row that gained little."""
     compared: bool = False

@@ -19,7 +19,12 @@ from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
-from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, TRIES_ON_CORESET, State
+from dask_dpmeans.methods.dpmeans.search_state import (
+    TRIES_AFTER,
+    TRIES_BEFORE_CROSSOVERS,
+    TRIES_ON_CORESET,
+    State,
+)
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ LEAST_CORESET = 2**14
 """Rows of the smallest coreset, about."""
 ROWS_A_CLUSTER = 64
 """Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
+CROSSED_NUMBERS = 2**24
+"""Most numbers in rows that see crossovers after a coreset, which read them about 300 times."""
 NO_LIMIT = 10**6
 """Steps of a search on a coreset."""
 OPTIMISM = 2
@@ -138,16 +145,26 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
     alone = alone.with_prices(more=optimism)
     quick = method.effort == "quick"
-    seeds = restart_seeds(method.seed)[: 1 if quick else RESTARTS]
-    restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
-    best, *others = source.run(restarts, coreset, "search")
-    if others:
-        best = source.run([Crossovers(alone, [best, *others])], coreset, "cross")[0]
+    crossed = crosses_all_rows(method, source)
+    seeds = restart_seeds(method.seed)[: 1 if quick or crossed else RESTARTS]
+    tries = TRIES_BEFORE_CROSSOVERS if crossed else TRIES_ON_CORESET
+    restarts = [Restart(alone.seeded(seed), tries) for seed in seeds]
+    ends = source.run(restarts, coreset, "search")
+    best = min(ends, key=lambda end: end.objective)
+    if len(ends) > 1 and len(coreset.rows) <= trials.TRIALS_BELOW:
+        best = source.run([Crossovers(alone, ends)], coreset, "cross")[0]
     share = len(trials.SHARES)
     if n <= trials.TRIALS_AFTER_BELOW and not quick:
         share -= trials.LAST_SHARES
-    start = start_at(state, best)
-    return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)
+    start = replace(start_at(state, best), share=share, tries=TRIES_AFTER, to_cross=crossed)
+    return start.after_passes(source, passes)
+
+
+def crosses_all_rows(method: "Method", source: Source) -> bool:
+    """Return whether crossovers on all rows take the place of trials after a coreset."""
+    n, d = source.plan.n_rows, len(source.summary.sums)
+    few = n <= trials.TRIALS_BELOW and n * d <= CROSSED_NUMBERS
+    return few and method.divergence.general is None and method.effort != "quick"
 
 
 def coreset_and_price(
@@ -155,8 +172,11 @@ def coreset_and_price(
 ) -> tuple[InMemoryRows, "Method", int]:
     """Return a coreset for about k clusters of some inertia, the method on it, and the passes."""
     sensitivity, passes = Sensitivity.of(source, method.seed, method.most)
-    size = max(LEAST_CORESET, ROWS_A_CLUSTER * k)
+    size = method.coreset_rows or min(
+        max(LEAST_CORESET, ROWS_A_CLUSTER * k), source.plan.n_rows // 2
+    )
     coreset = sensitivity.coreset(source, size)
     # the inertia is of all rows, at their own means: the inertia of a coreset lacks k / size of it
     optimism = OPTIMISM * inertia / (len(coreset.rows) + OPTIMISM * k)
-    return coreset, method.with_prices(more=optimism), passes + 1
+    alone = replace(method, coreset_rows=0)
+    return coreset, alone.with_prices(more=optimism), passes + 1

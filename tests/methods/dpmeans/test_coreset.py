@@ -16,6 +16,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import (
     coreset,
     crossover,
+    population,
     search,
     search_state,
     short_searches,
@@ -184,7 +185,18 @@ def small():
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
         patch.setattr(trials, "TRIALS_BELOW", 1000)
         patch.setattr(trials, "TRIALS_AFTER_BELOW", 1000)
+        patch.setattr(starts, "CROSSED_NUMBERS", 0)
         yield
+
+
+@pytest.fixture
+def crossed(monkeypatch):
+    """The calls of crossovers on all rows, which rows of small tests see too."""
+    monkeypatch.setattr(starts, "CROSSED_NUMBERS", 2**20)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
+    seen, cross = [], search.cross_all_rows
+    monkeypatch.setattr(search, "cross_all_rows", lambda *how: seen.append(how) or cross(*how))
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +238,79 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
     assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
 
 
+@pytest.mark.parametrize(
+    ("how", "times"),
+    [
+        ({"coreset_rows": 500}, 1),
+        ({"coreset_rows": 500, "effort": "quick"}, 0),
+        ({"coreset_rows": 0}, 0),
+        ({}, 0),  # so few rows are searched without a coreset
+        ({"coreset_rows": 500, "centers": np.eye(2)}, 0),
+        ({"metric": "cosine", "penalty": 0.01}, 0),
+    ],
+)
+def test_crossovers_on_all_rows_come_after_a_coreset_alone(crossed, how, times):
+    rows = np.random.default_rng(0).uniform(1, 30, (1200, 2))
+    list(iterate(InMemoryRows(rows, None), Method(**{"penalty": 200.0} | how)))
+    assert len(crossed) == times
+
+
+@pytest.mark.parametrize(
+    ("rows", "numbers", "times"), [(999, 1998, 1), (998, 1998, 0), (999, 1997, 0)]
+)
+def test_crossovers_on_all_rows_are_for_few_rows_of_few_numbers(
+    crossed, monkeypatch, rows, numbers, times
+):
+    monkeypatch.setattr(trials, "TRIALS_BELOW", rows)
+    monkeypatch.setattr(starts, "CROSSED_NUMBERS", numbers)
+    drawn = np.random.default_rng(0).uniform(0, 30, (999, 2))
+    method = Method(200.0, coreset_rows=300)
+    states = [step.state for step in iterate(InMemoryRows(drawn, None), method)]
+    assert len(crossed) == times
+    assert states[0].to_cross == bool(times)
+    assert not states[-1].to_cross
+
+
+def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_them(
+    crossed, monkeypatch
+):
+    source = InMemoryRows(np.random.default_rng(3).uniform(0, 30, (900, 4)), None)
+    for tol in (0.001, 0.2):
+        method = Method(400.0, coreset_rows=300, tol=tol)
+        states = [step.state for step in iterate(source, method)]
+        last = states[-1]
+        labels = ((source.rows[:, np.newaxis] - last.centers) ** 2).sum(axis=2).argmin(axis=1)
+        means = [source.rows[labels == c].mean(axis=0) for c in range(len(last.centers))]
+        after = inertia_of(source, np.array(means)) + 400.0 * len(means)
+        assert last.objective - after <= tol / search.FINEST * last.objective
+    swaps = [number for number, state in enumerate(states) if state.moves.swaps]
+    assert swaps
+    assert states[swaps[0]].objective < states[swaps[0] - 1].objective
+
+
+def test_what_all_searches_of_a_coreset_find_is_not_crossed(crossed, monkeypatch):
+    monkeypatch.setattr(population.Crossovers, "lowest", None)
+    rows = np.random.default_rng(0).normal(size=(1200, 2)) + 90 * np.eye(3, 2).repeat(400, axis=0)
+    end = [
+        step.state for step in iterate(InMemoryRows(rows, None), Method(1000.0, coreset_rows=300))
+    ][-1]
+    assert len(crossed) == 1
+    assert len(end.centers) == 3
+
+
+def test_crossovers_on_all_rows_keep_to_the_most_clusters(crossed, monkeypatch):
+    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
+    whole = [step.state for step in iterate(source, Method(200.0, coreset_rows=300))]
+    number = next(number for number, state in enumerate(whole) if state.moves.swaps)
+    before, after = whole[number - 1 : number + 1]
+    most = len(after.centers)
+    for limit in (most, most - 1):
+        method = Method(200.0, coreset_rows=300, max_clusters=limit)
+        centers, rows_read = search.cross_all_rows(method, source, before, np.random.default_rng(0))
+        assert rows_read > 0
+        assert centers is None or len(centers) <= limit
+
+
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
     monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
@@ -247,6 +332,16 @@ class Counted(InMemoryRows):
     def fold(self, reduction, blocks=None, name="fold"):
         Counted.folds += blocks is None
         return super().fold(reduction, blocks, name)
+
+
+def test_every_pass_of_crossovers_on_all_rows_is_counted(crossed):
+    Counted.folds = 0
+    rows = np.random.default_rng(0).uniform(0, 30, (1200, 2))
+    for effort in ("normal", "best"):
+        Counted.folds = 0
+        for step in iterate(Counted(rows, None), Method(200.0, coreset_rows=300, effort=effort)):
+            assert step.state.rows_read == Counted.folds * len(rows)
+    assert crossed
 
 
 def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(large):
@@ -320,7 +415,10 @@ def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(
     assert first(rows)["rows_read"] == 2 * len(rows)
 
 
-def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
+@pytest.mark.parametrize("numbers", [0, 2**20])
+def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset(monkeypatch, numbers):
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
+    monkeypatch.setattr(starts, "CROSSED_NUMBERS", numbers)
     rows = blobs(1500)[0]
     weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
     method = Method(100.0, coreset_rows=300, seed=4)
@@ -340,6 +438,16 @@ def test_it_goes_on_from_any_step_to_the_same_end(large):
     for state in states[:-1]:
         *_, last = iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500), state)
         assert contents(last.state) == contents(states[-1])
+
+
+def test_with_crossovers_it_goes_on_from_any_step_to_the_same_end_too(crossed):
+    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
+    method = Method(200.0, coreset_rows=300)
+    states = [step.state for step in iterate(source, method)]
+    for state in states[:-1]:
+        *_, last = iterate(source, method, state)
+        assert contents(last.state) == contents(states[-1])
+    assert any(state.moves.swaps for state in states)
 
 
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
@@ -381,7 +489,7 @@ def ends(monkeypatch):
 def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(
     monkeypatch, ends, seed
 ):
-    monkeypatch.setattr(crossover, "CROSSOVERS", 0)
+    monkeypatch.setattr(crossover.Crossovers, "_over", lambda *_: True)
     _, _, state, found = ends(seed)
     assert len({end.objective for end in found}) == len(found)
     assert state.centers.tolist() == min(found, key=lambda end: end.objective).centers.tolist()
@@ -409,7 +517,10 @@ def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
     found = [starts.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]
     without = [starts.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
     assert [contents(end) | {"tries": 0} for end in found] == [contents(end) for end in without]
-    assert crossover.Crossovers(alone, found)(core) is min(found, key=lambda end: end.objective)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 50)
+    monkeypatch.setattr(starts, "Crossovers", None)
+    *_, end = iterate(core, Method(100.0, coreset_rows=300))
+    assert math.isfinite(end.state.objective)
 
 
 def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):

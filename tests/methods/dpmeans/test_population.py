@@ -13,8 +13,7 @@ from strategies import TAME, seeds, spread, tables, weights_of
 from dask_dpmeans import DPMeans, InputError, lower_bound
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import crossover, population, search
+from dask_dpmeans.methods.dpmeans import population, search, starts
 
 
 @pytest.fixture(autouse=True)
@@ -45,17 +44,28 @@ def test_the_best_effort_goes_on_from_the_end_of_the_normal_one_and_never_rises(
     assert all(after <= before for before, after in pairwise(objectives))
 
 
-def test_more_rows_have_a_population_on_a_coreset_that_settles_on_all_rows(monkeypatch):
+@pytest.mark.parametrize(("numbers", "penalty"), [(2399, 0.5), (2400, 0.1)])
+def test_more_rows_have_crossovers_on_all_rows_or_a_population_on_a_coreset(
+    monkeypatch, numbers, penalty
+):
+    """The second, which settles on all rows, is for rows of too many numbers."""
     monkeypatch.setattr(population, "CORESET_ABOVE", 400)
+    monkeypatch.setattr(starts, "CROSSED_NUMBERS", numbers)
+    populations, jobs = [], population.Population.lowest
+    monkeypatch.setattr(
+        population.Population, "lowest", lambda *how: populations.append(how) or jobs(*how)
+    )
     seen, coreset = [], population.coreset_and_price
     monkeypatch.setattr(
         population, "coreset_and_price", lambda *how: seen.append(how) or coreset(*how)
     )
-    rows = np.random.default_rng(1).uniform(size=(1200, 2))
+    rows = np.random.default_rng(0).uniform(size=(1200, 2))
     normal, best = (
-        states(rows, penalty=0.5, coreset_rows=150, effort=effort) for effort in ("normal", "best")
+        states(rows, penalty=penalty, coreset_rows=500, effort=effort)
+        for effort in ("normal", "best")
     )
     assert seen
+    assert bool(populations) == (numbers < rows.size)
     assert best[-1].objective < normal[-1].objective
     assert best[-1].rows_read > normal[-1].rows_read
 
@@ -86,15 +96,6 @@ def test_the_best_effort_keeps_the_result_of_a_normal_one_if_a_population_has_to
     most = max(len(state.centers) for state in states(rows, penalty=0.3))
     end = states(rows, penalty=0.3, effort="best", max_clusters=most)[-1]
     assert len(end.centers) <= most
-
-
-def test_a_swap_takes_one_center_away_and_draws_a_row_by_its_cost():
-    rows = InMemoryRows(np.array([[0.0], [0.0], [9.0], [50.0]]), np.array([1.0, 1.0, 1.0, 0.0]))
-    centers = Centers(np.array([[0.0], [0.5]]))
-    for seed in range(20):
-        kept, row = crossover.swap_center(rows, centers, np.random.default_rng(seed))
-        assert len(kept) == 1
-        assert row.tolist() in ([2], [0], [1]) if kept[0] else row.tolist() == [2]
 
 
 def test_the_penalty_that_is_chosen_does_not_hang_on_the_effort():

@@ -95,10 +95,12 @@ class DPMeans(
         births, splits, merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke
         2020).
 
-        More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), twice, with
-        crossovers of the two ends (Gribel & Vidal 2019).  Then up to 524,288 rows see a few
-        trials; more rows see moves and means alone.  Centers as `init` replace the coreset.  Up to
-        8,192 rows, of at most 1,048,576 numbers, end with moves of single rows (Hartigan 1975).
+        More than 32,768 rows are searched on a coreset first (Bachem et al. 2015).  Up to 131,072
+        rows, of at most 16,777,216 numbers, then see 12 crossovers on all rows, of this search and
+        two more of another coreset (Gribel & Vidal 2019).  Other rows have two searches of the
+        coreset, and crossovers of these there.  Then up to 524,288 rows see a few trials; more rows
+        see moves and means alone.  Centers as `init` replace the coreset.  Up to 8,192 rows, of at
+        most 1,048,576 numbers, end with moves of single rows (Hartigan 1975).
 
         Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
         short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,
@@ -118,7 +120,9 @@ class DPMeans(
         above it, with a population of 16 searches, their crossovers by matching and mutations by
         swaps (HG-means, Gribel & Vidal 2019, section 3), until 250 children in a row gain nothing.
         A population follows another until one finds nothing lower.  Up to 32,768 rows, and with any
-        divergence but squared distances, it works on all rows in memory; of more rows on a coreset,
+        divergence but squared distances, it works on all rows in memory.  Of up to 131,072 rows and
+        16,777,216 numbers, it has 8 searches, 7 of them of a coreset, whose children settle on all
+        rows, and ends when 40 of these in a row gain little.  Of more rows it works on a coreset,
         and its result settles on all rows.  It takes 20 to 50 times as long on some thousand rows.
         It is an error without a search.  The penalty "auto" is the same whatever the effort.
     gap_tol : float >= 0, optional

@@ -64,6 +64,20 @@ def with_swaps(job=Crossovers, **given):
     return job(METHOD, crossovers().ends, Schedule(members=3, failures=4, children=6), **given)
 
 
+def test_crossovers_end_after_so_many_children_or_failures():
+    job = with_swaps(sample=InMemoryRows(ROWS[::3].copy(), None))
+    rows, calls, child = InMemoryRows(ROWS, None), [], Crossovers.child
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Crossovers, "child", lambda *how: calls.append(how) or child(*how))
+        for schedule in (Schedule(3, 99, 6), Schedule(3, 99, 2), Schedule(3, 1, 99)):
+            calls.clear()
+            replace(job, schedule=schedule)(rows)
+            if schedule.children < 99:
+                assert len(calls) == schedule.children
+            else:
+                assert 1 <= len(calls) < 99
+
+
 JOBS = {
     "crossovers with swaps": with_swaps(sample=InMemoryRows(ROWS[::3].copy(), None)),
     "population": with_swaps(Population),

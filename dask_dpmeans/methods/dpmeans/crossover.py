@@ -117,7 +117,7 @@ def cross(
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long crossovers go on."""
+    """How many states survive, and how long crossovers go on."""
 
     members: int = 2
     """Lowest states that survive."""
@@ -178,7 +178,9 @@ class Crossovers:
     ) -> tuple[State, int]:
         """Return the child of two of the states, and its passes."""
         one, two = (states[place] for place in random.permutation(len(states))[:2])
-        goal = states[0 if self.sample is None else -1].objective
+        goal = states[0].objective
+        if self.sample is not None:
+            goal = states[-1].objective
         child = cross(self.method, rows, (one, two), goal, random, self.sample)
         return child, child.passes - one.passes
 

@@ -9,7 +9,8 @@ penalty as a price of a cluster.
 1. Moves (`moves`) and means go on until nothing moves.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
-   As trials fail, they change fewer clusters.
+   As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
+   (`population`).
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
@@ -89,7 +90,7 @@ NARROW_ROWS = 2**20
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
-"""Fewer trials and kicks and a single search of a coreset; the search; and a population after it."""
+"""Fewer trials and kicks and a single search of a coreset; the search; and populations after it."""
 QUICK_KICKS = KICKS // 8
 """Kicks in a row of a quick search that must fail."""
 NO_MOVES, NO_GAINS = MoveCounts(), np.zeros(len(GAINS))
@@ -107,7 +108,7 @@ class Method(Parameters):
     seed: int = 0
     """Seed of all random numbers."""
     coreset_rows: int | None = None
-    """Rows of the coreset that the search starts on, about; 0 for none.
+    """Rows of the coreset that the search starts on, about; 0 for a start on all rows.
 
     None: sources of more than `starts.CORESET_ABOVE` rows have a coreset, unless they begin with
     short searches of cells.  Its size follows from the clusters that a first search of a small
@@ -335,9 +336,9 @@ class Method(Parameters):
     # Trials
 
     def _try(self, source: Source, state: State) -> State:
-        """Return the first lower state of trials, births, finer passes and the last part."""
-        if state.to_cross:
-            after = self._cross(source, replace(state, to_cross=False))
+        """Return the first lower state of crossovers, trials, births, finer passes and the last part."""
+        if state.to_cross and state.step:
+            after = self._cross(source, replace(state, to_cross=False, settled=False))
             return after if after.objective < state.objective else self.step(source, after)
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
@@ -450,7 +451,7 @@ class Method(Parameters):
             if after.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
                 return replace(after, compared=compared)
-            state = replace(after, settled=True)
+            state = after
         return state
 
     def _cross(self, source: Source, state: State) -> State:
@@ -458,18 +459,18 @@ class Method(Parameters):
         random = stream(self.seed, Stream.POPULATION, state.passes)
         centers, rows_read = cross_all_rows(self, source, state, random)
         if centers is None:
-            return replace(state, rows_read=state.rows_read + rows_read, settled=False)
+            return replace(state, rows_read=state.rows_read + rows_read)
         return self._compared(source, state, centers, rows_read)
 
     def _compared(
         self, source: Source, state: State, centers: Float64Array, rows_read: int
     ) -> State:
-        """Return the state at other centers, (k, d), if it is lower, else the state; not settled."""
+        """Return the state at other centers, (k, d), if it is lower, else the state."""
         found = self._probe(source, self._places(centers, self._random(state.passes)))
         state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
         if found.objective < state.objective:
-            state = self._commit(state, found, MoveCounts(swaps=1))
-        return replace(state, settled=False)
+            return replace(self._commit(state, found, MoveCounts(swaps=1)), settled=False)
+        return state
 
     def _exchange(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return means, (k, d), after moves of few rows, else None, and the rows read."""

@@ -14,11 +14,11 @@ SHARES = (0.3, 0.1, 0.05, 0.02)
 QUICK_SHARE = 2
 """Index of the first share that a quick search tries."""
 LAST_SHARES = 2
-"""Number of shares that are tried on all rows after a coreset, if there are no crossovers."""
+"""Number of shares that are tried on all rows after a coreset."""
 TRIALS_BELOW = 2**17
-"""Rows, of a coreset or of a source without one, up to which there are trials and crossovers."""
+"""Rows up to which there are crossovers, and trials without a coreset or on one."""
 TRIALS_AFTER_BELOW = 2**19
-"""Rows up to which crossovers or trials on all rows follow a coreset."""
+"""Rows up to which trials on all rows follow a coreset."""
 KINDS = {
     "open": MoveCounts(openings=1),
     "delete": MoveCounts(closings=1),

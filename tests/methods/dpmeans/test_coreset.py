@@ -12,6 +12,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.kernels.bregman import Poisson
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import (
     coreset,
@@ -199,6 +200,19 @@ def crossed(monkeypatch):
     return seen
 
 
+@pytest.fixture
+def swapped(monkeypatch):
+    """The numbers of rows by which centers were swapped."""
+    seen, swap = [], crossover.swap_center
+
+    def swap_center(rows, *how):
+        seen.append(len(rows.rows))
+        return swap(rows, *how)
+
+    monkeypatch.setattr(crossover, "swap_center", swap_center)
+    return seen
+
+
 @pytest.fixture(scope="module")
 def large():
     rows, centers = blobs(5000)
@@ -246,7 +260,8 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
         ({"coreset_rows": 0}, 0),
         ({}, 0),  # so few rows are searched without a coreset
         ({"coreset_rows": 500, "centers": np.eye(2)}, 0),
-        ({"metric": "cosine", "penalty": 0.01}, 0),
+        ({"coreset_rows": 500, "metric": "cosine", "penalty": 0.01}, 1),
+        ({"coreset_rows": 500, "outlier_penalty": 100.0}, 1),
     ],
 )
 def test_crossovers_on_all_rows_come_after_a_coreset_alone(crossed, how, times):
@@ -272,7 +287,7 @@ def test_crossovers_on_all_rows_are_for_few_rows_of_few_numbers(
 
 
 def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_them(
-    crossed, monkeypatch
+    crossed, swapped
 ):
     source = InMemoryRows(np.random.default_rng(3).uniform(0, 30, (900, 4)), None)
     for tol in (0.001, 0.2):
@@ -283,6 +298,8 @@ def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_th
         means = [source.rows[labels == c].mean(axis=0) for c in range(len(last.centers))]
         after = inertia_of(source, np.array(means)) + 400.0 * len(means)
         assert last.objective - after <= tol / search.FINEST * last.objective
+    assert swapped
+    assert all(150 < rows <= 450 for rows in swapped)  # of the coreset
     swaps = [number for number, state in enumerate(states) if state.moves.swaps]
     assert swaps
     assert states[swaps[0]].objective < states[swaps[0] - 1].objective
@@ -300,15 +317,54 @@ def test_what_all_searches_of_a_coreset_find_is_not_crossed(crossed, monkeypatch
 
 def test_crossovers_on_all_rows_keep_to_the_most_clusters(crossed, monkeypatch):
     source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
-    whole = [step.state for step in iterate(source, Method(200.0, coreset_rows=300))]
-    number = next(number for number, state in enumerate(whole) if state.moves.swaps)
-    before, after = whole[number - 1 : number + 1]
-    most = len(after.centers)
-    for limit in (most, most - 1):
-        method = Method(200.0, coreset_rows=300, max_clusters=limit)
-        centers, rows_read = search.cross_all_rows(method, source, before, np.random.default_rng(0))
-        assert rows_read > 0
-        assert centers is None or len(centers) <= limit
+    state = next(iter(iterate(source, Method(200.0, coreset_rows=300)))).state
+
+    def crossed_up_to(most):
+        method = Method(200.0, coreset_rows=300, max_clusters=most)
+        return search.cross_all_rows(method, source, state, np.random.default_rng(0))
+
+    whole, rows_read = crossed_up_to(None)
+    kept, _ = crossed_up_to(len(whole))
+    np.testing.assert_array_equal(kept, whole)
+    assert crossed_up_to(len(whole) - 1) == (None, rows_read)
+
+
+def test_crossovers_on_all_rows_that_find_too_many_clusters_are_counted(crossed, monkeypatch):
+    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
+    without = [step.state for step in iterate(source, Method(200.0, coreset_rows=300))]
+    monkeypatch.setattr(search, "cross_all_rows", lambda *_: (None, 7_000_000))
+    states = [step.state for step in iterate(source, Method(200.0, coreset_rows=300))]
+    assert states[-1].rows_read > 7_000_000 > without[-1].rows_read
+
+
+@pytest.mark.parametrize(
+    ("how", "size", "found"),
+    [
+        ({}, (1000, 3), True),
+        ({"metric": "cosine"}, (1000, 3), True),
+        ({"learned": Poisson()}, (1000, 3), False),
+        ({"effort": "quick"}, (1000, 3), False),
+        ({}, (2**17, 128), True),
+        ({}, (2**17 + 1, 2), False),
+        ({}, (2**17, 129), False),
+    ],
+)
+def test_which_rows_may_be_crossed(how, size, found):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "TRIALS_BELOW", 2**17)
+        patch.setattr(starts, "CROSSED_NUMBERS", 2**24)
+        assert starts.may_cross_all_rows(Method(1.0, **how), *size) == found
+
+
+def test_a_coreset_of_crossovers_has_at_most_half_of_the_rows():
+    source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (4000, 2)), None)
+    core, _, passes = starts.coreset_and_price(Method(1.0), source, 100, 50.0)
+    assert 1700 < len(core.rows) < 2300
+    assert passes == 3
+    core, alone, _ = starts.coreset_and_price(Method(1.0, coreset_rows=300), source, 100, 50.0)
+    assert 200 < len(core.rows) < 400
+    assert alone.coreset_rows == 0
+    assert alone.penalty == pytest.approx(1 + 2 * 50 / (len(core.rows) + 2 * 100))
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
@@ -334,8 +390,8 @@ class Counted(InMemoryRows):
         return super().fold(reduction, blocks, name)
 
 
-def test_every_pass_of_crossovers_on_all_rows_is_counted(crossed):
-    Counted.folds = 0
+def test_every_pass_of_crossovers_on_all_rows_is_counted(crossed, monkeypatch):
+    monkeypatch.setattr(population, "CORESET_ABOVE", 1000)
     rows = np.random.default_rng(0).uniform(0, 30, (1200, 2))
     for effort in ("normal", "best"):
         Counted.folds = 0
@@ -440,11 +496,13 @@ def test_it_goes_on_from_any_step_to_the_same_end(large):
         assert contents(last.state) == contents(states[-1])
 
 
-def test_with_crossovers_it_goes_on_from_any_step_to_the_same_end_too(crossed):
+@pytest.mark.parametrize("effort", ["normal", "best"])
+def test_with_crossovers_it_goes_on_from_any_step_to_the_same_end_too(crossed, monkeypatch, effort):
+    monkeypatch.setattr(population, "CORESET_ABOVE", 1000)
     source = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (1200, 2)), None)
-    method = Method(200.0, coreset_rows=300)
+    method = Method(200.0, coreset_rows=300, effort=effort)
     states = [step.state for step in iterate(source, method)]
-    for state in states[:-1]:
+    for state in states[-5:-1] if effort == "best" else states[:-1]:
         *_, last = iterate(source, method, state)
         assert contents(last.state) == contents(states[-1])
     assert any(state.moves.swaps for state in states)

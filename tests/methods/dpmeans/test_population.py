@@ -55,6 +55,10 @@ def test_more_rows_have_crossovers_on_all_rows_or_a_population_on_a_coreset(
     monkeypatch.setattr(
         population.Population, "lowest", lambda *how: populations.append(how) or jobs(*how)
     )
+    crossed, cross = [], population.cross_all_rows
+    monkeypatch.setattr(
+        population, "cross_all_rows", lambda *how: crossed.append(how) or cross(*how)
+    )
     seen, coreset = [], population.coreset_and_price
     monkeypatch.setattr(
         population, "coreset_and_price", lambda *how: seen.append(how) or coreset(*how)
@@ -65,6 +69,7 @@ def test_more_rows_have_crossovers_on_all_rows_or_a_population_on_a_coreset(
         for effort in ("normal", "best")
     )
     assert seen
+    assert (population.MANY in [each for how in crossed for each in how]) == (numbers == rows.size)
     assert bool(populations) == (numbers < rows.size)
     assert best[-1].objective < normal[-1].objective
     assert best[-1].rows_read > normal[-1].rows_read

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -12,7 +13,6 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.bregman import Poisson
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import (
     coreset,
@@ -342,7 +342,6 @@ def test_crossovers_on_all_rows_that_find_too_many_clusters_are_counted(crossed,
     [
         ({}, (1000, 3), True),
         ({"metric": "cosine"}, (1000, 3), True),
-        ({"learned": Poisson()}, (1000, 3), False),
         ({"effort": "quick"}, (1000, 3), False),
         ({}, (2**17, 128), True),
         ({}, (2**17 + 1, 2), False),
@@ -353,7 +352,10 @@ def test_which_rows_may_be_crossed(how, size, found):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials, "TRIALS_BELOW", 2**17)
         patch.setattr(starts, "CROSSED_NUMBERS", 2**24)
-        assert starts.may_cross_all_rows(Method(1.0, **how), *size) == found
+        method = Method(1.0, **how)
+        assert starts.may_cross_all_rows(method, *size) == found
+        counts = SimpleNamespace(divergence=SimpleNamespace(general=object()), effort="normal")
+        assert not starts.may_cross_all_rows(counts, *size)
 
 
 def test_a_coreset_of_crossovers_has_at_most_half_of_the_rows():

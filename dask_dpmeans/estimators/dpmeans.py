@@ -96,7 +96,7 @@ class DPMeans(
         2020).
 
         More than 32,768 rows are searched on a coreset first (Bachem et al. 2015).  Up to 131,072
-        rows, of at most 16,777,216 numbers, then see 12 crossovers on all rows, of this search and
+        rows, of at most 16,777,216 numbers, then see 6 crossovers on all rows, of this search and
         two more of another coreset (Gribel & Vidal 2019).  Other rows have two searches of the
         coreset, and crossovers of these there.  Then up to 524,288 rows see a few trials; more rows
         see moves and means alone.  Centers as `init` replace the coreset.  Up to 8,192 rows, of at

@@ -46,7 +46,7 @@ FAILURES = 250
 """Children in a row that must fail before the end."""
 TRIES = 1
 """Rounds of trials of the search of a member."""
-SOME = Schedule(members=4, children=12)
+SOME = Schedule(members=4, children=6)
 """Crossovers on all rows after a coreset."""
 MANY = Schedule(members=8, failures=40, children=200)
 """The same with the best effort."""

@@ -37,7 +37,7 @@ LEAST_CORESET = 2**14
 ROWS_A_CLUSTER = 64
 """Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
 CROSSED_NUMBERS = 2**24
-"""Most numbers in rows that have crossovers.  These read all rows 100 to 400 times, and 1,000 to 2,500
+"""Most numbers in rows that have crossovers.  These read all rows 100 to 500 times, and up to 2,500
 times with the best effort."""
 NO_LIMIT = 10**6
 """Steps of a search on a coreset."""

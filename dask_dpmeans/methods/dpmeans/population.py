@@ -4,7 +4,7 @@ The members are the end of the search so far and the ends of further searches.  
 crossovers with one center swapped, after moves and means.  The lowest that differ survive.
 
 After a coreset, further searches are of another coreset, and children settle on all rows.  The
-lowest J of a coreset is not that of all rows: on 70,000 rows in 65 clusters, its centers ended
+best centers of a coreset are not the best of all rows: on 70,000 rows in 65 clusters, they ended
 .1 to .2 % too high, however long the coreset was searched.  The best effort does this with more
 members and children.
 

@@ -242,7 +242,8 @@ def _instead_of(output: Output, kind: str) -> str:
     """Return the words for what is there instead of a finished output of some kind."""
     there = output.kind()
     if there is None:
-        return f"no {kind} of this package"
+        absent = not output.location.remote and _is_free(output.location)
+        return f"no {kind} of this package{': nothing is there' if absent else ''}"
     if output.finished():
         return f"{with_article(there)}, not {with_article(kind)}"
     way = "make it again with --force"

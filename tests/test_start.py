@@ -10,7 +10,7 @@ from dask_dpmeans.api import cells
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
 from dask_dpmeans.cli import choices, homes
-from dask_dpmeans.cli.postponed import PANDAS, POSTPONED
+from dask_dpmeans.cli.postponed import POSTPONED
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
@@ -138,7 +138,7 @@ from dask_dpmeans.cli import main
 main(["show", {str(tmp_path / "run.zarr")!r}], standalone_mode=False)
 print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split()))])
 """
-    postponed = [f"{name}." for name in (*POSTPONED, *PANDAS)]
+    postponed = [f"{name}." for name in POSTPONED]
     *shown, loaded = run_new(script, " ".join([*SHOWN_WITHOUT, *postponed])).splitlines()
     assert [line.split()[0] for line in shown[:2]] == ["run", "input"]
     assert loaded == ""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import click
 
 from dask_dpmeans.cli.logs import short_logs
-from dask_dpmeans.cli.postponed import postponed_imports
 from dask_dpmeans.cli.stopping import STOPPED, stoppable
 from dask_dpmeans.errors import (
     ClusterLostError,
@@ -82,7 +81,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 others."""
-        with stoppable(), short_logs(), postponed_imports(), warnings.catch_warnings():
+        with stoppable(), short_logs(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _say_warning
             try:

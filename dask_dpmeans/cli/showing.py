@@ -28,7 +28,7 @@ from dask_dpmeans.cli.library import (
     say_tree,
 )
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
-from dask_dpmeans.cli.postponed import PANDAS, postponed_imports
+from dask_dpmeans.cli.postponed import postponed_imports
 from dask_dpmeans.errors import redact
 
 
@@ -36,7 +36,7 @@ from dask_dpmeans.errors import redact
 @click.argument("store")
 @with_storage
 @JSON
-@postponed_imports(PANDAS)
+@postponed_imports()
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Show the parameters and results of the run, path or tree in STORE."""
     place = Location.at(store, storage_options)

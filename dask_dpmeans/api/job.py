@@ -238,9 +238,7 @@ def _fit(
         store.unfinish()
     commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, told)
     lock.check()  # so that it is the name of this job's run
-    rows = source
-    if start is None:
-        rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
+    rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)
     state = end.state
     new, plan = NewArrays(store), source.plan
@@ -321,7 +319,7 @@ def _begin(
         _check_unchanged(store, source, method, state)
         return Progress(state, history, converged)
     method.init(source)
-    if store.kind() is not None:
+    if store.kind() is not None:  # the names load all methods
         remove(store, run_array_names())
     store.begin(request.as_json())
     return None

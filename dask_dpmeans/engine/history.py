@@ -26,7 +26,7 @@ class MoveCounts:
     closings: int = 0
     """Trials that deleted clusters."""
     swaps: int = 0
-    """Trials that did both, moves of single rows, or the end of births alone."""
+    """Trials that did both, crossovers, moves of single rows, or the end of births alone."""
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> "MoveCounts":
@@ -105,7 +105,7 @@ class Record:
     closings: int
     """Kept trials that deleted clusters."""
     swaps: int
-    """Kept trials that did both, moves of single rows, and steps to the end of births alone."""
+    """Kept trials that did both, crossovers, moves of single rows, and ends of births alone."""
     merge_gain: float
     """Decrease of the objective by the merges."""
     split_gain: float

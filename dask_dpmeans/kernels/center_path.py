@@ -36,9 +36,8 @@ from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-MOST_DISTANCES = 2**24
-"""Most squared distances that are kept without Numba."""
-
+MOST_DISTANCES, DISTANCES_AT_ONCE = 2**24, 2**20
+"""Most squared distances that are kept without Numba, and most that are computed together."""
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
@@ -219,7 +218,8 @@ class Clusters:
         """Gains and sides by the digest of the rows of a cluster."""
         self._measured = np.full((room, d), np.nan)
         """Centers whose distances are known."""
-        self._distances = np.zeros((min(n, max(1, MOST_DISTANCES // room)), room))
+        height = n if n * room <= MOST_DISTANCES else max(1, DISTANCES_AT_ONCE // room)
+        self._distances = np.zeros((height, room))
         """Squared distances to them, of all rows if there is room, else of the last part."""
 
     def start(self) -> None:
@@ -329,10 +329,14 @@ class Clusters:
     def _known_distances(self, rows: Float64Array, k: int) -> Float64Array:
         """Return the squared distances, (m, k), of rows, (m, d); only centers that moved are new."""
         moved = np.flatnonzero((self.centers[:k] != self._measured[:k]).any(axis=1))
-        centers, squared = self.centers[moved], np.zeros((len(moved), len(rows)))
-        for column, values in zip(rows.T, centers.T, strict=True):
-            squared += np.square(column - values[:, np.newaxis])
-        self._measured[moved], self._distances[: len(rows), moved] = centers, squared.T
+        self._measured[moved] = self.centers[moved]
+        together = max(1, DISTANCES_AT_ONCE // len(rows))
+        for start in range(0, len(moved), together):
+            some = moved[start : start + together]
+            squared = np.zeros((len(some), len(rows)))
+            for column, values in zip(rows.T, self.centers[some].T, strict=True):
+                squared += np.square(column - values[:, np.newaxis])
+            self._distances[: len(rows), some] = squared.T
         return self._distances[: len(rows), :k]
 
     def _sum_errors(self, k: int) -> None:

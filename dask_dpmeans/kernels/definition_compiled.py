@@ -114,14 +114,14 @@ def nearest_of_narrow_rows(
     empty.
     """
     (n, d), k = rows.shape, len(centers)
-    columns, points, unasked = np.zeros((4, NARROW_TILE)), np.zeros((k, 4)), np.empty(NARROW_TILE)
+    columns, points, spare = np.zeros((4, NARROW_TILE)), np.zeros((k, 4)), np.empty(NARROW_TILE)
     points[:, :d] = centers
     first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
     for start in range(0, n, NARROW_TILE):
         stop = min(start + NARROW_TILE, n)
         height = stop - start
         _fill_columns(rows[start:stop], columns)
-        nearest, least = labels[start:stop], unasked[:height]
+        nearest, least = labels[start:stop], spare[:height]
         if squared.size:
             least = squared[start:stop]
         nearest[:], least[:] = 0, np.inf

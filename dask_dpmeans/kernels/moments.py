@@ -67,7 +67,7 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
     weights, moments = block.weights, Moments.none(k, block.rows.shape[1])
     some = np.empty(0) if weights is None else weights
     given = block.rows, some, labels, squared, moments.parts
-    if pays(_add_rows_compiled, given, block.rows.size):
+    if pays(_add_rows_compiled, given, block.rows.size + moments.sums.size):
         _add_rows_compiled(*given)
         return moments
     counts = np.bincount(labels, minlength=k).astype(np.int64)
@@ -119,7 +119,7 @@ def _add_rows_compiled(
 ) -> None:
     """Add rows, (n, d), to the moments, as yet 0, of their clusters, in row order.
 
-    Empty weights mean 1.
+    Empty weights mean 1.  Labels are at least 0.
     """
     counts, totals, sums, inertias = moments
     n, d = rows.shape

@@ -183,8 +183,8 @@ class Output:
         if on_grid:  # xarray reads the attribute
             root["coordinates"] = " ".join(on_grid[1:])
         arrays.write_root(self.location, root, written.names)
+        self.steps.remove_checkpoints()
         if attributes["kind"] != "run":
-            self.steps.remove_checkpoints()
             self.location.remove([MARK])
 
     def unfinish(self) -> None:

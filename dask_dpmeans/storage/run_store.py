@@ -10,8 +10,8 @@ Layout::
       objective, inertia, ...       (step,)   the history
       digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
       steps/                        attributes: the request of the run, and a name that no other run has
-        searches/                   checkpoints of searches, by their digests, until the first step is committed, and
-                                    passes of a lower bound until it is known
+        searches/                   checkpoints of searches, by their digests, until the next step is committed or the
+                                    run has finished, and passes of a lower bound until it is known
         bound/zarr.json             a lower bound of the objective, if one was asked for; attributes alone
         000007/state                all numbers of a state in a row, below 2**53 if they are integers; the attribute
                                     "layout" has the names, types and shapes

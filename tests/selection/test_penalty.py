@@ -407,7 +407,9 @@ def test_arrays_that_do_not_fit_each_other_are_an_error(tmp_path):
 
 def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
     path = penalty_path(three_gaussians(), [2.0], random_state=0)
-    with pytest.raises(InputError, match=r"none\.zarr holds no path of this package: nothing is there"):
+    with pytest.raises(
+        InputError, match=r"none\.zarr holds no path of this package: nothing is there"
+    ):
         read_path(tmp_path / "none.zarr")
     fit(three_gaussians(), tmp_path / "run.zarr", DPMeans(2.0))
     with pytest.raises(InputError, match=r"run\.zarr holds a run, not a path"):

@@ -15,7 +15,7 @@ import numpy as np
 from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.block import Float64Array, IndexArray, dense
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_two
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -72,7 +72,7 @@ def swap_center(
         return kept
     places = np.searchsorted(chances, random.random(tries) * chances[-1], side="right")
     numbers = np.minimum(places, len(paid) - 1)
-    opened = divergence.at_rows(dense(rows.rows[numbers]).astype(np.float64))
+    opened = divergence.at_rows(rows.rows[numbers].astype(np.float64))
     saved = [
         _saved(rows, replace(centers, values=each[np.newaxis]), paid, weights) for each in opened
     ]
@@ -135,7 +135,10 @@ class Crossovers:
     ends: list[State]
     schedule: Schedule = Schedule()
     sample: InMemoryRows | None = None
-    """Rows that choose which center a child swaps; None: children swap none."""
+    """Rows that choose which center a child swaps; None: children swap none.
+
+    With a sample, a child is given up unless it may be lower than the highest state, not the lowest.
+    """
 
     def __call__(self, rows: Source) -> State:
         """Return the lowest state."""

@@ -5,7 +5,7 @@ crossovers with one center swapped, after moves and means.  The lowest that diff
 
 After a coreset, further searches are of another coreset, and children settle on all rows.  The
 best centers of a coreset are not the best of all rows: on 70,000 rows in 65 clusters, they ended
-.1 to .2 % too high, however long the coreset was searched.  The best effort does this with more
+0.1 to 0.2 % too high, however long the coreset was searched.  The best effort does this with more
 members and children.
 
 With the best effort, few rows are all searched, in memory: parents win binary tournaments, and
@@ -139,7 +139,7 @@ class Population(Crossovers):
         one, two = (states[place] for place in places)
         goal = states[-1].objective
         child = cross(self.method, memory, (one, two), goal, random, memory)
-        return self.method.exchanged(memory, child, random), 0
+        return self.method.exchanged(memory, child, random), 0  # no pass over all rows
 
 
 def check_gap_tol(method: "Method") -> None:

@@ -51,7 +51,7 @@ class State(PlannedState, OpeningState):
     share: int
     """Index of the present share in `trials.SHARES`."""
     finest: bool
-    """Whether passes go on with a finer tolerance after the last trial or crossover."""
+    """Whether passes go on with a finer tolerance after the last trial."""
     to_cross: bool = False
     """Whether crossovers on all rows come once the search has settled."""
     failures: int = 0

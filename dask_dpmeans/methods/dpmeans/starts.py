@@ -37,8 +37,8 @@ LEAST_CORESET = 2**14
 ROWS_A_CLUSTER = 64
 """Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
 CROSSED_NUMBERS = 2**24
-"""Most numbers in rows that have crossovers.  These read all rows 100 to 500 times, and up to 2,500
-times with the best effort."""
+"""Most numbers in rows that see crossovers on all rows.  Such a search reads them 100 to 500 times, and
+up to 2,500 times with the best effort."""
 NO_LIMIT = 10**6
 """Steps of a search on a coreset."""
 OPTIMISM = 2
@@ -146,7 +146,8 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
     alone = alone.with_prices(more=optimism)
     quick = method.effort == "quick"
-    crossed = may_cross_all_rows(method, n, state.centers.shape[1])
+    tried = state.share < len(trials.SHARES)
+    crossed = tried and may_cross_all_rows(method, n, state.centers.shape[1])
     seeds = restart_seeds(method.seed)[: 1 if quick or crossed else RESTARTS]
     tries = TRIES_BEFORE_CROSSOVERS if crossed else TRIES_ON_CORESET
     restarts = [Restart(alone.seeded(seed), tries) for seed in seeds]

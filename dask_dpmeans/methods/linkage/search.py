@@ -194,7 +194,8 @@ class Method(BaseMethod):
     def init(self, source: Source) -> State:
         """Return the state before the first step.
 
-        Micro-clusters that are to be joined are found by moves alone, without trials.
+        Micro-clusters that are to be joined are found by moves alone, without trials unless a
+        coreset is the start.
         """
         micro = self.search.init(source)
         if self.penalty != ALONE:

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, seeds
 
+from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.api.synthetic import Synthetic
+from dask_dpmeans.engine import checkpoints
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
@@ -26,6 +28,7 @@ from dask_dpmeans.methods.dpmeans import (
 )
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.sources import RowSource, as_source
 
@@ -290,7 +293,7 @@ def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_th
     crossed, swapped
 ):
     source = InMemoryRows(np.random.default_rng(3).uniform(0, 30, (900, 4)), None)
-    for tol in (0.001, 0.2):
+    for tol in (0.2, 0.001):
         method = Method(400.0, coreset_rows=300, tol=tol)
         states = [step.state for step in iterate(source, method)]
         last = states[-1]
@@ -300,9 +303,9 @@ def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_th
         assert last.objective - after <= tol / search.FINEST * last.objective
     assert swapped
     assert all(150 < rows <= 450 for rows in swapped)  # of the coreset
-    swaps = [number for number, state in enumerate(states) if state.moves.swaps]
-    assert swaps
-    assert states[swaps[0]].objective < states[swaps[0] - 1].objective
+    after = [state.to_cross for state in states].index(False)
+    assert after > 0
+    assert states[after].moves.swaps == 1
 
 
 def test_what_all_searches_of_a_coreset_find_is_not_crossed(crossed, monkeypatch):
@@ -507,7 +510,43 @@ def test_with_crossovers_it_goes_on_from_any_step_to_the_same_end_too(crossed, m
     for state in states[-5:-1] if effort == "best" else states[:-1]:
         *_, last = iterate(source, method, state)
         assert contents(last.state) == contents(states[-1])
-    assert any(state.moves.swaps for state in states)
+    assert states[0].to_cross
+    assert not states[-1].to_cross
+
+
+def test_a_run_that_was_stopped_in_crossovers_goes_on_with_the_next_one(
+    crossed, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 1000)
+    monkeypatch.setattr(starts, "LEAST_CORESET", 300)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 8)
+    monkeypatch.setattr(checkpoints, "SAVE_EVERY", 0.0)
+    rows, children, child = np.random.default_rng(0).uniform(0, 30, (1200, 4)), [], Crossovers.child
+
+    def searched(name, **how):
+        children.clear()
+        return fit(rows, tmp_path / name, DPMeans(400.0, search=True, random_state=0), **how)
+
+    def stopping(*how):
+        if len(children) == 3:
+            raise KeyboardInterrupt
+        children.append(None)
+        return child(*how)
+
+    monkeypatch.setattr(Crossovers, "child", lambda *how: children.append(None) or child(*how))
+    whole, n_children = searched("whole.zarr"), len(children)
+    assert n_children > 4
+    monkeypatch.setattr(Crossovers, "child", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        searched("run.zarr")
+    assert any((tmp_path / "run.zarr" / "steps" / "searches").iterdir())
+    monkeypatch.setattr(Crossovers, "child", lambda *how: children.append(None) or child(*how))
+    again = searched("run.zarr", resume=True)
+    assert len(children) == n_children - 3
+    assert again.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
+    assert again.n_passes_ == whole.n_passes_
+    for name in ("whole.zarr", "run.zarr"):
+        assert not any((tmp_path / name / "steps").glob("searches/*"))
 
 
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
@@ -578,9 +617,8 @@ def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
     without = [starts.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
     assert [contents(end) | {"tries": 0} for end in found] == [contents(end) for end in without]
     monkeypatch.setattr(trials, "TRIALS_BELOW", 50)
-    monkeypatch.setattr(starts, "Crossovers", None)
-    *_, end = iterate(core, Method(100.0, coreset_rows=300))
-    assert math.isfinite(end.state.objective)
+    monkeypatch.setattr(starts, "Crossovers", None)  # a call would be an error
+    list(iterate(core, Method(100.0, coreset_rows=300)))
 
 
 def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):

@@ -148,7 +148,6 @@ def test_commands_on_few_rows_load_neither_dask_arrays_nor_other_methods(tmp_pat
     rows, run = tmp_path / "rows.npy", tmp_path / "run.zarr"
     np.save(rows, np.arange(12.0).reshape(6, 2))
     avoided = ["dask.array", "distributed", "matplotlib", "numba", "xarray", *OTHER_METHODS]
-    avoided += [f"{name}." for name in POSTPONED]
     script = f"""
 import sys
 from dask_dpmeans.cli import main
@@ -165,7 +164,7 @@ def test_a_report_of_few_rows_loads_neither_dask_arrays_nor_numba(tmp_path) -> N
     rows, run, page = tmp_path / "rows.npy", tmp_path / "run.zarr", tmp_path / "page.html"
     np.save(rows, np.arange(12.0).reshape(6, 2))
     fit(rows, run, DPMeans(9.0, random_state=0))
-    avoided = ["dask.array", "distributed", "numba", "xarray", *(f"{name}." for name in POSTPONED)]
+    avoided = ["dask.array", "distributed", "numba", "xarray"]
     script = f"""
 import sys
 from dask_dpmeans.cli import main

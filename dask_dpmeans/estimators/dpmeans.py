@@ -99,9 +99,9 @@ class DPMeans(
         rows, of at most 16,777,216 numbers, then see 6 crossovers on all rows, of this search and
         two more of another coreset (Gribel & Vidal 2019), unless a coreset would have more than
         half of the rows.  Other rows have two searches of the coreset, and crossovers of these
-        there.  Then up to 524,288 rows see a few trials; more rows
-        see moves and means alone.  Centers as `init` replace the coreset.  Up to 8,192 rows, of at
-        most 1,048,576 numbers, end with moves of single rows (Hartigan 1975).
+        there.  Then up to 524,288 rows see a few trials; more rows see moves and means alone.
+        Centers as `init` replace the coreset.  Up to 8,192 rows, of at most 1,048,576 numbers, end
+        with moves of single rows (Hartigan 1975).
 
         Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
         short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,
@@ -117,15 +117,16 @@ class DPMeans(
         began on a coreset or on cells of more rows, may end above births alone.
     effort : {"quick", "normal", "best"}, default "normal"
         How long a search goes on, never how its result is judged.  "quick" tries fewer changes,
-        searches a coreset once and crosses nothing.  "best" goes on from the end of a normal search, and so is never
-        above it, with a population of 16 searches, their crossovers by matching and mutations by
-        swaps (HG-means, Gribel & Vidal 2019, section 3), until 250 children in a row gain nothing.
-        A population follows another until one finds nothing lower.  Up to 32,768 rows, and with any
-        divergence but squared distances, it works on all rows in memory.  Of up to 131,072 rows and
-        16,777,216 numbers, it has 8 searches, 7 of them of a coreset, whose children settle on all
-        rows, and ends when 40 of these in a row gain little, or after 200.  Of more rows it works on a coreset,
-        and its result settles on all rows.  It takes 20 to 50 times as long on some thousand rows.
-        It is an error without a search.  The penalty "auto" is the same whatever the effort.
+        searches a coreset once and crosses nothing.  "best" goes on from the end of a normal
+        search, and so is never above it, with a population of 16 searches, their crossovers by
+        matching and mutations by swaps (HG-means, Gribel & Vidal 2019, section 3), until 250
+        children in a row gain nothing.  A population follows another until one finds nothing lower.
+        Up to 32,768 rows, and with any divergence but squared distances, it works on all rows in
+        memory.  Of up to 131,072 rows and 16,777,216 numbers, it has 8 searches, 7 of them of a
+        coreset, whose children settle on all rows, and ends when 40 of these in a row gain little,
+        or after 200.  Of more rows it works on a coreset, and its result settles on all rows.  It
+        takes 20 to 50 times as long on some thousand rows.  It is an error without a search.  The
+        penalty "auto" is the same whatever the effort.
     gap_tol : float >= 0, optional
         With the best effort and up to 32,768 rows: no further population once a lower bound proves
         that the objective is at most this share above the lowest one (see `lower_bound`).  None:

@@ -93,7 +93,7 @@ def nearest_by_definition(
 def _fill_columns(rows: Rows, columns: Float64Array) -> None:
     """Fill the columns, (4, tile), with as many rows, (m, d) with d <= 4."""
     d = rows.shape[1]
-    for i in range(len(rows)):  # written out: a loop over the columns is slower
+    for i in range(len(rows)):  # columns one by one, without a loop inside
         columns[0, i] = rows[i, 0]
         if d > 1:
             columns[1, i] = rows[i, 1]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client, LocalCluster
+from lost_workers import kill_a_worker
 from scipy.sparse import csr_array
 from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
@@ -148,7 +149,7 @@ def test_a_fit_that_loses_a_worker_between_passes_ends_in_the_same_bytes(
     client.wait_for_workers(2, timeout=60)
     steps = iterate(on_cluster(FORMS[form](path), client), Method(**METHOD))
     found = [next(steps)]
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    kill_a_worker(client, among=2)
     found += steps
     assert [contents(step.state) | {"end": step.converged} for step in found] == expected
 

@@ -1,12 +1,10 @@
 """Data sets that share centers, on two worker processes of which one is killed: the same bytes as on threads."""
 
-import os
-import signal
-
 import dask
 import numpy as np
 import pytest
 import zarr
+from lost_workers import kill_a_worker
 from strategies import contents
 
 from dask_dpmeans.engine.loop import iterate
@@ -63,6 +61,6 @@ def test_a_fit_of_data_sets_survives_a_worker(client, tmp_path):
         for step in iterate(source, method):
             found.append(contents(step.state))
             if len(found) == 2 and name == "plain":
-                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+                kill_a_worker(client, among=2)
         assert found == wanted
         assert len(found) >= 2

@@ -1,12 +1,10 @@
 """Kernel DP-means on two worker processes of which one is killed: the same bytes as on threads."""
 
-import os
-import signal
-
 import dask
 import numpy as np
 import pytest
 import zarr
+from lost_workers import kill_a_worker
 from strategies import contents
 
 from dask_dpmeans import InputError
@@ -60,7 +58,7 @@ def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
     for step in iterate(on_workers, method):
         found.append(contents(step.state))
         if len(found) == 1:
-            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            kill_a_worker(client, among=2)
     assert found == wanted
     assert len(found) > 2
     search = kernel_search.Method(20.0, gamma=0.1, tol=1e-2)

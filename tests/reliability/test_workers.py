@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import zarr
+from lost_workers import kill_a_worker
 from strategies import Nested
 
 from dask_dpmeans import DPMeans, fit
@@ -71,8 +72,7 @@ def test_a_worker_that_is_killed_in_a_fit_of_a_cube_leaves_the_same_bytes(tmp_pa
 
     def kill(*_):
         if len(killed) < 2:
-            killed.append(min(client.run(os.getpid).values()))
-            os.kill(killed[-1], signal.SIGKILL)
+            killed.append(kill_a_worker(client, among=2))
 
     with (
         dask.config.set({"temporary-directory": str(tmp_path)}),

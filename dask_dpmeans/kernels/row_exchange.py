@@ -80,7 +80,9 @@ def exchange(
     clusters = _clusters(rows, weights, labels, room, vanishing)
     passes = -1
     if isinstance(price, LinearPrice) and divergence.general is None:
-        given = rows, weights, labels, price.penalty, outlier_penalty, vanishing, most, clusters
+        paying = price.penalty, outlier_penalty, vanishing
+        nothing_known = np.zeros(len(rows)), np.zeros(room, np.int64)
+        given = (rows, weights, labels, *paying, most, clusters, *nothing_known)
         if pays(exchange_rows_compiled, given, MOVING * room * rows.size, seconds=3):
             passes = exchange_rows_compiled(*given)
     if passes < 0:
@@ -218,7 +220,7 @@ def squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
     """Return the squared distances, (n, k), by definition, of rows, (n, d), to centers, (d, k)."""
     n, k = len(rows), centers.shape[1]
     differences = rows.T[:, :, np.newaxis] - centers[:, np.newaxis]
-    squares = np.square(differences).reshape(len(centers), n * k)
+    squares = np.ascontiguousarray(np.square(differences).reshape(len(centers), n * k))
     if n * k == 1:
         return np.asarray(np.add.accumulate(squares, axis=0)[-1:])
     sums = np.add.reduce(squares, axis=0)  # one column of the data after the other

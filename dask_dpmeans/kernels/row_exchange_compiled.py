@@ -12,15 +12,18 @@ EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
 more than this share of it; less is rounding."""
 
-BOUND_ROUNDING = 1e-9
-"""A bound falls by this share of it, for its own rounding."""
-MOTION_ROUNDING = 1e-14
-"""What a center moves more than is computed at most, for each column, as a share of the largest number."""
-
+DISTANCE_ROUNDING = 1e-9
+"""A distance counts as smaller or larger by this share of it, for its own rounding."""
 SHARE_ROUNDING = 1e-9
 """How much farther a cluster is looked at, as a share, for the rounding of costs."""
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
+ENOUGH = 1.5
+"""A changed cluster that costs more than this many times what a row pays counts as costing so much."""
+STILL = 1e-2
+"""A mean is where its center was, if it is nearer than this share of the root of the penalty."""
+FEW_CHANGED = 0.9
+"""Clusters that changed, as a share of all, up to which rows are compared with these alone."""
 
 MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
 """Centers, (d, room), masses and numbers of rows, (room,), which change in place.
@@ -29,6 +32,12 @@ Unused numbers have 0 rows.  The mass of a cluster is its weight, or the length 
 of its unit rows.  A plain tuple, since Numba cannot read a cache that names a class of an earlier
 version.
 """
+
+Changed = tuple[Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
+"""Clusters that changed in this pass or the one before: their numbers, (room,), of which the first
+count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
+pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
+changed, (room,); and the centers in order of the numbers, (d, room)."""
 
 
 @compile_loop
@@ -129,12 +138,29 @@ def _square_distances(
     The first `count` of centers, (d, room), are used.
     """
     for c in range(count):
-        squared[c] = 0.0
-    for j in range(len(row)):
+        difference = row[0] - centers[0, c]
+        squared[c] = difference * difference
+    for j in range(1, len(row)):
         value = row[j]
         for c in range(count):
             difference = value - centers[j, c]
             squared[c] += difference * difference
+
+
+@compile_loop
+def _least(values: Float64Array, count: int) -> float:
+    """Return the least of the first of some values, (m,): of eight at a time, as compilers like it."""
+    a = b = c = d = e = f = g = h = np.inf
+    eights = count // 8 * 8
+    for i in range(0, eights, 8):
+        a, b = min(a, values[i]), min(b, values[i + 1])
+        c, d = min(c, values[i + 2]), min(d, values[i + 3])
+        e, f = min(e, values[i + 4]), min(f, values[i + 5])
+        g, h = min(g, values[i + 6]), min(h, values[i + 7])
+    least = min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
+    for i in range(eights, count):
+        least = min(least, values[i])
+    return least
 
 
 @compile_loop
@@ -151,17 +177,14 @@ def _cheapest(
 
     The cost is the squared distance times the weight times a share, the mass over the mass with
     the row, which is at least `share` in all clusters: only near ones need the division.  Clusters
-    from `present` on have no rows; `squared`, (room,), is memory to work in.
+    from `present` on have no rows, others without rows are infinitely far; `squared`, (room,), is
+    memory to work in.
     """
     centers, masses, counts = clusters
     _square_distances(row, centers, present, squared)
-    near, least = -1, np.inf
-    for c in range(present):
-        if squared[c] < least and c != own and counts[c]:
-            near, least = c, squared[c]
-    if near < 0:
-        return near, least
-    limit = least / share * (1.0 + SHARE_ROUNDING)
+    if own >= 0:
+        squared[own] = np.inf
+    limit = _least(squared, present) / share * (1.0 + SHARE_ROUNDING)
     best, least = -1, np.inf
     for c in range(present):
         if squared[c] <= limit and c != own and counts[c]:
@@ -177,9 +200,9 @@ def _cheapest_direction(
     weight: float,
     own: int,
     present: int,
-    vanishing: float,
     clusters: MovableClusters,
     squared: Float64Array,
+    vanishing: float,
 ) -> tuple[int, float]:
     """Return what `_cheapest` returns, for a row of unit length and centers that are directions."""
     centers, masses, counts = clusters
@@ -204,6 +227,168 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
 
 
 @compile_loop
+def _distance_to_changed(c: int, changed: Changed, count: int, clusters: MovableClusters) -> float:
+    """Return the distance of center c to the nearest other one of `count` that changed."""
+    centers, _, _ = clusters
+    numbers, _, _, _, columns = changed
+    least = np.inf
+    for place in range(count):
+        if numbers[place] != c:
+            squares = 0.0
+            for j in range(len(centers)):
+                difference = centers[j, c] - columns[j, place]
+                squares += difference * difference
+            least = min(least, squares)
+    distance: float = np.sqrt(least)
+    return distance
+
+
+@compile_loop
+def _begin_pass(
+    changed: Changed, count: int, clusters: MovableClusters, present: int
+) -> tuple[int, bool]:
+    """Return how many clusters changed in the pass before, and whether these are few."""
+    centers, _, counts = clusters
+    numbers, places, ages, distances, columns = changed
+    kept = 0
+    for place in range(count):
+        c = numbers[place]
+        ages[c] -= 1
+        if ages[c]:
+            numbers[kept], places[c] = c, kept
+            for j in range(len(centers)):
+                columns[j, kept] = centers[j, c]
+            kept += 1
+    few = kept <= FEW_CHANGED * present
+    if few:
+        for c in range(present):
+            if counts[c]:
+                distances[c] = _distance_to_changed(c, changed, kept, clusters)
+    return kept, few
+
+
+@compile_loop
+def _note_change(
+    c: int,
+    changed: Changed,
+    count: int,
+    clusters: MovableClusters,
+    present: int,
+    few: bool,
+    squared: Float64Array,
+) -> int:
+    """Note that cluster c changed in this pass, and return how many have changed.
+
+    If these are few, note how far other centers are from it.  `squared`, (room,), is overwritten.
+    """
+    centers, _, counts = clusters
+    numbers, places, ages, distances, columns = changed
+    if not ages[c]:
+        numbers[count], places[c] = c, count
+        count += 1
+    ages[c] = 2
+    for j in range(len(centers)):
+        columns[j, places[c]] = centers[j, c]
+    if few and counts[c]:
+        _square_distances(centers[:, c].copy(), centers, present, squared)
+        for other in range(present):
+            if other != c:
+                distances[other] = min(distances[other], np.sqrt(squared[other]))
+        distances[c] = _distance_to_changed(c, changed, count, clusters)
+    return count
+
+
+@compile_loop
+def _cost_of_changed(
+    row: Float64Array,
+    weight: float,
+    own: int,
+    left: float,
+    share: float,
+    changed: Changed,
+    count: int,
+    masses: Float64Array,
+    squared: Float64Array,
+) -> float:
+    """Return a bound of the least cost of a row, (d,), at clusters that changed, if it is at least `left`.
+
+    Otherwise return less than `left`.
+    """
+    numbers, places, ages, _, columns = changed
+    _square_distances(row, columns, count, squared)
+    if own >= 0 and ages[own]:
+        squared[places[own]] = np.inf
+    bound = ENOUGH * left
+    limit = bound / (weight * share)
+    for place in range(count):
+        if squared[place] < limit:
+            mass = masses[numbers[place]]
+            bound = min(bound, weight * (mass / (mass + weight)) * squared[place])
+    return bound
+
+
+@compile_loop
+def _present(clusters: MovableClusters) -> int:
+    """Return the number of clusters up to the last with rows; centers without are infinitely far."""
+    centers, _, counts = clusters
+    present = len(counts)
+    while present and not counts[present - 1]:
+        present -= 1
+    for c in range(present):
+        if not counts[c]:
+            centers[:, c] = np.inf
+    return present
+
+
+@compile_loop
+def _or_alone(
+    best: int, least: float, own: int, penalty: float, out: float, counts: Int64Array
+) -> tuple[int, float]:
+    """Return the cheapest of the best other cluster of a row, a new one and the outliers, -1."""
+    count = counts[own] if own >= 0 else 0
+    some = best >= 0 or count > 1
+    if count != 1 and penalty < least:
+        empty = 0
+        while empty < len(counts) and counts[empty]:
+            empty += 1
+        if empty < len(counts):
+            best, least = empty, penalty
+    if own >= 0 and some and out < least:
+        best, least = -1, out
+    return best, least
+
+
+@compile_loop
+def _lightest(clusters: MovableClusters) -> float:
+    """Return the least mass of a cluster."""
+    _, masses, counts = clusters
+    least = np.inf
+    for c in range(len(masses)):
+        if counts[c]:
+            least = min(least, masses[c])
+    return least
+
+
+@compile_loop
+def _move(
+    row: Float64Array,
+    weight: float,
+    own: int,
+    target: int,
+    vanishing: float,
+    clusters: MovableClusters,
+) -> None:
+    """Move a row, (d,), between clusters, -1 for none; a center without rows is infinitely far."""
+    centers, _, counts = clusters
+    if own >= 0:
+        take_out(row, weight, own, vanishing, clusters)
+        if not counts[own]:
+            centers[:, own] = np.inf
+    if target >= 0:
+        put_in(row, weight, target, vanishing, clusters)
+
+
+@compile_loop
 def exchange_rows_compiled(
     rows: Float64Array,
     weights: Float64Array,
@@ -213,92 +398,85 @@ def exchange_rows_compiled(
     vanishing: float,
     most: int,
     clusters: MovableClusters,
+    kept: Float64Array,
+    ages: Int64Array,
 ) -> int:
     """Compiled twin of `row_exchange.move_rows` for rows, (n, d).
 
-    A bound of the least cost of each row, as a distance, falls with the motion of the centers and
-    of the masses in this pass and the one before (as in Hamerly 2010).  A row whose bound proves
-    that it stays is not evaluated.
+    The least cost of each row in another cluster is kept.  A cluster that has not changed since
+    costs the same, to the bit.  So a row is compared with those that have: if none of these, nor
+    what is kept, costs less than the row pays, the row stays and is not evaluated.
+
+    What is kept, (n,), changes in place.  At first it is a bound of the costs at all other clusters
+    but those of `ages` above 0, (room,); 0 if nothing is known.
     """
     centers, masses, counts = clusters
-    n, d = rows.shape
-    room, passes, moved = len(masses), 0, True
-    present = room
-    while present and not counts[present - 1]:
-        present -= 1
-    heaviest, largest = 0.0, 0.0
-    for i in range(n):
-        heaviest = max(heaviest, weights[i])
-        for j in range(d):
-            largest = max(largest, abs(rows[i, j]))
-    rounding = MOTION_ROUNDING * d * largest
-    squared, bounds = np.empty(room), np.zeros(n)
-    drifts, shares = np.empty(room), np.empty(room)
-    motion, fall = np.inf, 1.0
+    (n, d), room, passes, moved = rows.shape, len(masses), 0, True
+    present = _present(clusters)
+    squared, lefts, roots = np.empty(room), np.empty(n), np.empty(n)
+    numbers, places = np.flatnonzero(ages), np.empty(room, np.int64)
+    n_changed, numbers = len(numbers), np.append(numbers, places[len(numbers) :])
+    distances = np.empty(room)
+    changed = numbers, places, ages, distances, np.empty((d, room))
     while moved and passes < most:
         passes += 1
         moved = False
-        earlier, motion, before, fall = motion, 0.0, fall, 1.0
-        lowest = 1.0
-        for c in range(room):
-            drifts[c], shares[c] = 0.0, masses[c] / (masses[c] + heaviest)
-            if counts[c]:
-                lowest = min(lowest, shares[c])
+        n_changed, few = _begin_pass(changed, n_changed, clusters, present)
+        few = few and not vanishing
+        lightest = _lightest(clusters)
         for i in range(n):
             row, weight, own = rows[i], weights[i], labels[i]
-            count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
-            between = 0.0
-            if own >= 0:
-                count, between = counts[own], _squared(row, centers, own)
-                left = _leaving_gain_compiled(
-                    weight, count, masses[own], between, penalty, vanishing
+            out, share = weight * outlier_penalty, lightest / (lightest + weight)
+            if own < 0:
+                lefts[i] = out
+            elif passes == 1 or ages[own]:
+                between, mass = _squared(row, centers, own), masses[own]
+                roots[i] = np.sqrt(between)
+                lefts[i] = _leaving_gain_compiled(
+                    weight, counts[own], mass, between, penalty, vanishing
                 )
-            if bounds[i] > 0.0 and not vanishing and not min(penalty, out) < left:
-                bound = bounds[i] - earlier - motion - BOUND_ROUNDING * bounds[i]
-                bound *= before * fall * (1.0 - BOUND_ROUNDING)
-                bounds[i] = max(0.0, bound)
-                if bound > 0.0 and weight * bound * bound * (1.0 - BOUND_ROUNDING) >= left:
+            left = lefts[i]
+            if few and kept[i] >= left and not min(penalty, out) < left:
+                bound = 0.0
+                if own >= 0:
+                    far = distances[own] * (1.0 - DISTANCE_ROUNDING)
+                    far = max(0.0, far - roots[i] * (1.0 + DISTANCE_ROUNDING))
+                    bound = weight * share * far * far * (1.0 - DISTANCE_ROUNDING)
+                if bound < left:
+                    bound = _cost_of_changed(
+                        row, weight, own, left, share, changed, n_changed, masses, squared
+                    )
+                kept[i] = min(kept[i], bound)
+                if bound >= left:
                     continue
+            given = row, weight, own, present, clusters, squared
             if vanishing:
-                best, least = _cheapest_direction(
-                    row, weight, own, present, vanishing, clusters, squared
-                )
+                best, kept[i] = _cheapest_direction(*given, vanishing)
             else:
-                best, least = _cheapest(row, weight, own, present, clusters, squared, lowest)
-            bounds[i] = np.sqrt(least / weight)
-            some = best >= 0 or count > 1
-            if count != 1 and penalty < least:
-                empty = 0
-                while empty < room and counts[empty]:
-                    empty += 1
-                if empty < room:
-                    best, least = empty, penalty
-            if own >= 0 and some and out < least:
-                best, least = -1, out
+                best, kept[i] = _cheapest(*given, share)
+            best, least = _or_alone(best, kept[i], own, penalty, out, counts)
             if not least + EXCHANGE_ROUNDING * penalty < left:
                 continue
-            if own >= 0:
-                take_out(row, weight, own, vanishing, clusters)
-                if counts[own]:
-                    drifts[own] += weight / masses[own] * np.sqrt(between) + rounding
-                    motion = max(motion, drifts[own])
-                    share = masses[own] / (masses[own] + heaviest)
-                    fall = min(fall, np.sqrt(share / shares[own]))
-                    lowest = min(lowest, share)
-            if best >= 0:
-                if not counts[best]:
-                    motion = np.inf
-                put_in(row, weight, best, vanishing, clusters)
-                drifts[best] += weight / masses[best] * np.sqrt(squared[best]) + rounding
-                motion = max(motion, drifts[best])
-                share = masses[best] / (masses[best] + heaviest)
-                shares[best] = max(shares[best], share)
-                lowest = min(lowest, share)
-                present = max(present, best + 1)
+            _move(row, weight, own, best, vanishing, clusters)
+            present = max(present, best + 1)
+            few = few and n_changed < FEW_CHANGED * present
+            for c in (own, best):
+                if c >= 0:
+                    n_changed = _note_change(c, changed, n_changed, clusters, present, few, squared)
+                    lightest = min(lightest, masses[c] if counts[c] else np.inf)
             labels[i] = best
-            bounds[i] = 0.0
+            kept[i] = 0.0
             moved = True
     return passes
+
+
+@compile_loop
+def _first_least(values: Float64Array, count: int) -> tuple[int, float]:
+    """Return the place of the least of the first of some values, (m,), the first of equal ones, and it."""
+    least, place = _least(values, count), 0
+    while place < count - 1 and values[place] != least:
+        place += 1
+    return place, least
 
 
 @compile_loop
@@ -310,11 +488,7 @@ def assign_compiled(
     squared = np.empty(k)
     for i in range(len(rows)):
         _square_distances(rows[i], centers, k, squared)
-        best = 0
-        for c in range(1, k):
-            if squared[c] < squared[best]:
-                best = c
-        labels[i], costs[i] = best, squared[best]
+        labels[i], costs[i] = _first_least(squared, k)
 
 
 @compile_loop
@@ -389,21 +563,75 @@ def first_columns(values: Float64Array, k: int) -> Float64Array:
 
 
 @compile_loop
+def _bound_costs(
+    weights: Float64Array,
+    seconds: Float64Array,
+    before: Float64Array,
+    still: float,
+    clusters: MovableClusters,
+    kept: Float64Array,
+    ages: Int64Array,
+) -> None:
+    """Fill what `exchange_rows_compiled` keeps, (n,), and ages, (room,), as means take the place of centers.
+
+    Rows have squared distances `seconds`, (n,), or more to all centers `before`, (d, k), but their
+    own.  Means that moved more than `still` count as changed.
+    """
+    centers, masses, counts = clusters
+    slack = 0.0
+    for c in range(len(masses)):
+        ages[c] = 0
+        if counts[c]:
+            squares = np.inf
+            if c < before.shape[1]:
+                squares = 0.0
+                for j in range(len(centers)):
+                    difference = centers[j, c] - before[j, c]
+                    squares += difference * difference
+            if not squares <= still * still:
+                ages[c] = 2
+            else:
+                slack = max(slack, squares)
+    slack = np.sqrt(slack) * (1.0 + DISTANCE_ROUNDING)
+    lightest = _lightest(clusters) * (1.0 - DISTANCE_ROUNDING)
+    for i in range(len(weights)):
+        share = lightest / (lightest + weights[i])
+        far = max(0.0, np.sqrt(seconds[i]) * (1.0 - DISTANCE_ROUNDING) - slack)
+        kept[i] = weights[i] * share * far * far
+
+
+@compile_loop
 def settle_compiled(
-    rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    seconds: Float64Array,
+    before: Float64Array,
+    penalty: float,
+    most: int,
 ) -> tuple[Float64Array, float, int]:
-    """Compiled twin of `short_search.settle` for rows, (n, d)."""
+    """Compiled twin of `short_search.settle` for rows, (n, d).
+
+    Rows have squared distances `seconds`, (n,), or more to all of the centers `before`, (d, k), but
+    that of their label; 0 if nothing is known.
+    """
     n, d = rows.shape
     last = labels[0]
     for i in range(n):
         last = max(last, labels[i])
     room, passes, merged = 2 * (last + 1) + SPARE, 0, True
     centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
+    clusters, kept, ages = (centers, masses, counts), np.empty(n), np.empty(room, np.int64)
     while merged and passes < most:
         means_compiled(rows, weights, labels, centers, masses, counts)
+        still = STILL * np.sqrt(penalty)
+        _bound_costs(weights, seconds, before, still, clusters, kept, ages)
         passes += exchange_rows_compiled(
-            rows, weights, labels, penalty, np.inf, 0.0, most - passes, (centers, masses, counts)
+            rows, weights, labels, penalty, np.inf, 0.0, most - passes, clusters, kept, ages
         )
+        before = centers.copy()
+        for i in range(n):
+            seconds[i] = kept[i] / weights[i]
         means_compiled(rows, weights, labels, centers, masses, counts)
         targets = merge_compiled(
             centers.copy(), masses.copy(), counts.copy(), penalty * (1.0 - EXCHANGE_ROUNDING)
@@ -452,10 +680,12 @@ def _open_at_best(
     opened: int,
     labels: Int64Array,
     costs: Float64Array,
+    seconds: Float64Array,
 ) -> bool:
     """Open a cluster at the one of some drawn rows that saves most, and return whether it opens.
 
-    Labels and costs, (n,), change in place.  It opens only if it saves more than `least`.
+    Labels, costs and squared distances to other centers, (n,), change in place.  It opens only if
+    it saves more than `least`.
     """
     n, d = rows.shape
     highest, found = least, False
@@ -479,7 +709,9 @@ def _open_at_best(
     if found:
         for i in range(n):
             if best[i] < costs[i]:
-                costs[i], labels[i] = best[i], opened
+                costs[i], labels[i], seconds[i] = best[i], opened, costs[i]
+            else:
+                seconds[i] = min(seconds[i], best[i])
     return found
 
 
@@ -489,7 +721,7 @@ def open_compiled(
 ) -> Int64Array:
     """Compiled twin of `short_search.start` for rows, (n, d)."""
     n, d = rows.shape
-    labels, costs = np.zeros(n, np.int64), np.empty(n)
+    labels, costs, seconds = np.zeros(n, np.int64), np.empty(n), np.zeros(n)
     row = min(n - 1, int(draws[0, 0] * n))
     for i in range(n):
         costs[i] = 0.0
@@ -497,7 +729,9 @@ def open_compiled(
             difference = rows[i, j] - rows[row, j]
             costs[i] += difference * difference
     for step in range(1, len(draws)):
-        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, step, labels, costs):
+        if not _open_at_best(
+            rows, weights, draws[step], 0.5 * penalty, step, labels, costs, seconds
+        ):
             break
     return labels
 
@@ -505,23 +739,21 @@ def open_compiled(
 @compile_loop
 def swap_compiled(
     rows: Float64Array, weights: Float64Array, centers: Float64Array, draws: Float64Array
-) -> Int64Array:
-    """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1."""
+) -> tuple[Int64Array, Float64Array, int]:
+    """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1.
+
+    Also return at least how far rows are from other centers, squared, (n,), and which one left.
+    """
     n, k = len(rows), centers.shape[1]
     labels, others = np.empty(n, np.int64), np.empty(n, np.int64)
     costs, second, squared = np.empty(n), np.empty(n), np.empty(k)
     losses = np.zeros(k)
     for i in range(n):
         _square_distances(rows[i], centers, k, squared)
-        best, other = 0, -1
-        for c in range(1, k):
-            if squared[c] < squared[best]:
-                best, other = c, best
-            elif other < 0 or squared[c] < squared[other]:
-                other = c
-        labels[i], others[i] = best, other
-        costs[i], second[i] = squared[best], squared[other]
-        losses[best] += weights[i] * (second[i] - costs[i])
+        labels[i], costs[i] = _first_least(squared, k)
+        squared[labels[i]] = np.inf
+        others[i], second[i] = _first_least(squared, k)
+        losses[labels[i]] += weights[i] * (second[i] - costs[i])
     left = min(k - 1, int(draws[0, 0] * k))
     for draw in draws[0, 1:]:
         c = min(k - 1, int(draw * k))
@@ -529,6 +761,54 @@ def swap_compiled(
             left = c
     for i in range(n):
         if labels[i] == left:
-            labels[i], costs[i] = others[i], second[i]
-    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs)
-    return labels
+            labels[i], costs[i], second[i] = others[i], second[i], 0.0
+    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs, second)
+    return labels, second, left
+
+
+@compile_loop
+def _nearest_columns(centers: Float64Array, others: Float64Array) -> Int64Array:
+    """Return the numbers, (k,), of the nearest of other centers, (d, m), to centers, (d, k)."""
+    found, squared = np.empty(centers.shape[1], np.int64), np.empty(others.shape[1])
+    for c in range(len(found)):
+        _square_distances(centers[:, c].copy(), others, len(squared), squared)
+        found[c], _ = _first_least(squared, len(squared))
+    return found
+
+
+@compile_loop
+def _draw_centers(first: Float64Array, second: Float64Array, draws: Float64Array) -> Float64Array:
+    """Return the centers that a crossover draws, (d, l), of two ends with (d, k) and (d, m)."""
+    (d, k), m, drawn = first.shape, second.shape[1], 0
+    of_first, of_second = _nearest_columns(first, second), _nearest_columns(second, first)
+    centers = np.empty((d, k + m))
+    for c in range(k + m):
+        chosen = draws[c] < 0.5
+        if c >= k and of_first[of_second[c - k]] == c - k:
+            chosen = not draws[of_second[c - k]] < 0.5
+        if chosen:
+            for j in range(d):
+                centers[j, drawn] = first[j, c] if c < k else second[j, c - k]
+            drawn += 1
+    return first_columns(centers, drawn)
+
+
+@compile_loop
+def child_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    first: Float64Array,
+    second: Float64Array,
+    draws: Float64Array,
+    penalty: float,
+    most: int,
+) -> tuple[Float64Array, float, int]:
+    """Compiled twin of `short_search.child` for rows, (n, d), and centers, (d, k) and (d, m)."""
+    n, tries = len(rows), (len(draws) - first.shape[1] - second.shape[1]) // 2
+    centers = _draw_centers(first, second, draws)
+    labels, seconds = np.zeros(n, np.int64), np.zeros(n)
+    if centers.shape[1] > 1:
+        swaps = draws[len(draws) - 2 * tries :].copy().reshape((2, tries))
+        labels, seconds, left = swap_compiled(rows, weights, centers, swaps)
+        centers[:, left] = np.inf
+    return settle_compiled(rows, weights, labels, seconds, centers, penalty, most)

@@ -19,10 +19,10 @@ from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
     assign_compiled,
+    child_compiled,
     merge_compiled,
     open_compiled,
     settle_compiled,
-    swap_compiled,
 )
 
 MOST_NUMBERS = 2**20
@@ -63,7 +63,8 @@ class FewRows:
     def settle(self, labels: Int64Array) -> Partition:
         """Return the end of moves of single rows, and of merges, from labels, (n,)."""
         labels, k = labels.copy(), int(labels.max()) + 1
-        given = self.rows, self.weights, labels, self.penalty, self.most
+        nothing_known = np.zeros(len(labels)), np.empty((self.rows.shape[1], 0))
+        given = (self.rows, self.weights, labels, *nothing_known, self.penalty, self.most)
         if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=4):
             return Partition(*settle_compiled(*given))
         room, passes, merged = 2 * k + SPARE, 0, True
@@ -130,6 +131,13 @@ class FewRows:
         """Return the numbers, (n,), of the nearest of centers, (d, k)."""
         return _assign(self.rows, centers)
 
+    def child(self, one: Partition, two: Partition, draws: Float64Array) -> Partition:
+        """Return the end of a search from a crossover; see `cross` for the draws."""
+        given = (self.rows, self.weights, one.centers, two.centers, draws, self.penalty, self.most)
+        if pays(child_compiled, given, MOVING * one.centers.shape[1] * self.rows.size, seconds=6):
+            return Partition(*child_compiled(*given))
+        return self.settle(self.cross(one, two, draws))
+
     def cross(self, one: Partition, two: Partition, draws: Float64Array) -> Int64Array:
         """Return labels, (n,), at a crossover of two ends with one center swapped.
 
@@ -155,9 +163,7 @@ class FewRows:
         what they cost then, the one is opened at that saves most.  `draws`, (2, tries), are numbers
         in [0, 1); k > 1.
         """
-        given, k = (self.rows, self.weights, centers, draws), centers.shape[1]
-        if pays(swap_compiled, given, 16 * max(k, draws.size) * self.rows.size):
-            return swap_compiled(*given)
+        k = centers.shape[1]
         labels, costs, others, second = _nearest_two(self.rows, centers)
         losses = total(labels, self.weights * (second - costs), k)
         tried = np.minimum(k - 1, (draws[0] * k).astype(np.int64))

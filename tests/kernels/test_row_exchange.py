@@ -32,9 +32,9 @@ def cost(rows, weights, labels, penalty, spherical):
 
 
 @st.composite
-def partitions(draw, most=30):
+def partitions(draw, most=30, columns=4):
     """Rows, weights, labels at first, a penalty, and whether rows are directions."""
-    rows = draw(tables((1, most), (1, 4), ("grid", "clouds"))).astype(np.float64)
+    rows = draw(tables((1, most), (1, columns), ("grid", "clouds"))).astype(np.float64)
     spherical = draw(st.booleans())
     if spherical:
         rows[~rows.any(axis=1)] = 1.0
@@ -63,14 +63,17 @@ def test_rows_move_to_a_lower_objective_that_no_move_of_one_row_lowers(drawn):
             assert cost(rows, weights, other, penalty, spherical) >= least - 1e-7 * penalty
 
 
-@settings(max_examples=40)
-@given(partitions())
-def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn):
+@settings(max_examples=80)
+@given(partitions(most=90, columns=10), st.sampled_from([math.inf, 0.5, 0.05]))
+def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn, outliers):
     rows, weights, labels, penalty, spherical = drawn
-    found = exchange(rows, weights, labels, LinearPrice(penalty), MOST, DIVERGENCES[spherical])
+    if outliers < math.inf:
+        labels[1::3] = -1
+    given = LinearPrice(penalty), MOST, DIVERGENCES[spherical], outliers * penalty
+    found = exchange(rows, weights, labels, *given)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
-        other = exchange(rows, weights, labels, LinearPrice(penalty), MOST, DIVERGENCES[spherical])
+        other = exchange(rows, weights, labels, *given)
     assert found.labels.tolist() == other.labels.tolist()
     assert (found.objective, found.passes) == (other.objective, other.passes)
 

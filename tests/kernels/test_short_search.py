@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables
 
 from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.row_exchange_compiled import swap_compiled
 from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
 
 
 @st.composite
 def problems(draw):
-    rows = draw(tables(rows=(1, 40), columns=(1, 4), kinds=TAME))
+    rows = draw(tables(rows=(1, 40), columns=(1, 12), kinds=TAME))
     random = np.random.default_rng(draw(seeds))
     weights = np.ones(len(rows))
     if draw(st.booleans()):
@@ -24,7 +25,7 @@ def problems(draw):
 def ends(few, draws, crossing):
     one, two = (few.settle(few.start(each)) for each in draws)
     enough = one.centers.shape[1] + two.centers.shape[1] + 2 * SWAP_TRIES
-    return one, two, few.settle(few.cross(one, two, crossing[:enough]))
+    return one, two, few.child(one, two, crossing[:enough])
 
 
 def drawn(few, random):
@@ -41,6 +42,38 @@ def test_numpy_gives_the_bytes_of_compiled_loops(problem):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
         plain = ends(few, *draws)
+    for one, other in zip(compiled, plain, strict=True):
+        assert one.centers.tobytes() == other.centers.tobytes()
+        assert (one.objective, one.passes) == (other.objective, other.passes)
+
+
+@settings(max_examples=60)
+@given(
+    seed=seeds,
+    n=st.integers(60, 160),
+    k=st.integers(4, 30),
+    d=st.integers(1, 10),
+    magnitudes=st.sampled_from([0, 1, 5]),
+    spread=st.sampled_from([2.0, 6.0]),
+)
+def test_rows_that_stay_unseen_would_have_stayed(seed, n, k, d, magnitudes, spread):
+    """Compiled loops evaluate few rows again; NumPy evaluates all in each pass."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(k, d))[random.integers(k, size=n)] * spread
+    rows += random.normal(size=(n, d))
+    weights = 10.0 ** random.uniform(-magnitudes, 0, n)
+    few = FewRows(rows, weights, 2.0 * d * float(weights.mean()), 60)
+    draws = drawn(few, random)
+
+    def generations():
+        one, two, child = ends(few, *draws)
+        later = draws[1][: one.centers.shape[1] + child.centers.shape[1] + 2 * SWAP_TRIES]
+        return one, two, child, few.child(child, one, later)
+
+    compiled = generations()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        plain = generations()
     for one, other in zip(compiled, plain, strict=True):
         assert one.centers.tobytes() == other.centers.tobytes()
         assert (one.objective, one.passes) == (other.objective, other.passes)
@@ -115,7 +148,7 @@ def test_a_swap_takes_the_cheapest_center_and_opens_where_it_saves_most(seed, n,
     few = FewRows(rows, random.integers(1, 4, n).astype(np.float64), 1.0, 60)
     centers = random.integers(-4, 5, (d, k)).astype(np.float64)
     draws = random.random((2, SWAP_TRIES))
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setattr(numba_support, "AVAILABLE", False)
-        assert few.swap(centers, draws).tolist() == swapped(few, centers, draws)
+    labels = few.swap(centers, draws)
+    if compiled:
+        labels, _, _ = swap_compiled(few.rows, few.weights, centers, draws)
+    assert labels.tolist() == swapped(few, centers, draws)

@@ -151,7 +151,7 @@ def _evolve(
         one, two = members[int(drawn[0])], members[int(drawn[1])]
         tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
         draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * tries)
-        child = few.settle(few.cross(one, two, draws))
+        child = few.child(one, two, draws)
         work += _work(child, few)
         failed += 1
         if child.objective < members[0].objective - least:

@@ -414,8 +414,11 @@ def exchange_rows_compiled(
     (n, d), room, passes, moved = rows.shape, len(masses), 0, True
     present = _present(clusters)
     squared, lefts, roots = np.empty(room), np.empty(n), np.empty(n)
-    numbers, places = np.flatnonzero(ages), np.empty(room, np.int64)
-    n_changed, numbers = len(numbers), np.append(numbers, places[len(numbers) :])
+    numbers, places, n_changed = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    for c in range(room):
+        if ages[c]:
+            numbers[n_changed] = c
+            n_changed += 1
     distances = np.empty(room)
     changed = numbers, places, ages, distances, np.empty((d, room))
     while moved and passes < most:
@@ -563,7 +566,7 @@ def first_columns(values: Float64Array, k: int) -> Float64Array:
 
 
 @compile_loop
-def _bound_costs(
+def bound_costs(
     weights: Float64Array,
     seconds: Float64Array,
     before: Float64Array,
@@ -625,7 +628,7 @@ def settle_compiled(
     while merged and passes < most:
         means_compiled(rows, weights, labels, centers, masses, counts)
         still = STILL * np.sqrt(penalty)
-        _bound_costs(weights, seconds, before, still, clusters, kept, ages)
+        bound_costs(weights, seconds, before, still, clusters, kept, ages)
         passes += exchange_rows_compiled(
             rows, weights, labels, penalty, np.inf, 0.0, most - passes, clusters, kept, ages
         )
@@ -680,12 +683,10 @@ def _open_at_best(
     opened: int,
     labels: Int64Array,
     costs: Float64Array,
-    seconds: Float64Array,
 ) -> bool:
     """Open a cluster at the one of some drawn rows that saves most, and return whether it opens.
 
-    Labels, costs and squared distances to other centers, (n,), change in place.  It opens only if
-    it saves more than `least`.
+    Labels and costs, (n,), change in place.  It opens only if it saves more than `least`.
     """
     n, d = rows.shape
     highest, found = least, False
@@ -709,9 +710,7 @@ def _open_at_best(
     if found:
         for i in range(n):
             if best[i] < costs[i]:
-                costs[i], labels[i], seconds[i] = best[i], opened, costs[i]
-            else:
-                seconds[i] = min(seconds[i], best[i])
+                costs[i], labels[i] = best[i], opened
     return found
 
 
@@ -721,7 +720,7 @@ def open_compiled(
 ) -> Int64Array:
     """Compiled twin of `short_search.start` for rows, (n, d)."""
     n, d = rows.shape
-    labels, costs, seconds = np.zeros(n, np.int64), np.empty(n), np.zeros(n)
+    labels, costs = np.zeros(n, np.int64), np.empty(n)
     row = min(n - 1, int(draws[0, 0] * n))
     for i in range(n):
         costs[i] = 0.0
@@ -729,9 +728,7 @@ def open_compiled(
             difference = rows[i, j] - rows[row, j]
             costs[i] += difference * difference
     for step in range(1, len(draws)):
-        if not _open_at_best(
-            rows, weights, draws[step], 0.5 * penalty, step, labels, costs, seconds
-        ):
+        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, step, labels, costs):
             break
     return labels
 
@@ -761,8 +758,12 @@ def swap_compiled(
             left = c
     for i in range(n):
         if labels[i] == left:
-            labels[i], costs[i], second[i] = others[i], second[i], 0.0
-    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs, second)
+            labels[i], costs[i] = others[i], second[i]
+    before = costs.copy()
+    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs)
+    for i in range(n):
+        if labels[i] == left:
+            second[i] = before[i]
     return labels, second, left
 
 
@@ -794,21 +795,24 @@ def _draw_centers(first: Float64Array, second: Float64Array, draws: Float64Array
 
 
 @compile_loop
-def child_compiled(
+def cross_compiled(
     rows: Float64Array,
     weights: Float64Array,
     first: Float64Array,
     second: Float64Array,
     draws: Float64Array,
-    penalty: float,
-    most: int,
-) -> tuple[Float64Array, float, int]:
-    """Compiled twin of `short_search.child` for rows, (n, d), and centers, (d, k) and (d, m)."""
-    n, tries = len(rows), (len(draws) - first.shape[1] - second.shape[1]) // 2
+) -> tuple[Int64Array, Float64Array, Float64Array]:
+    """Compiled twin of `short_search.cross` for rows, (n, d), and centers, (d, k) and (d, m).
+
+    Also return what `settle_compiled` takes: at least how far rows are from other centers, squared,
+    (n,), and the centers, (d, l), infinite where one opened.
+    """
+    n, k, m = len(rows), first.shape[1], second.shape[1]
     centers = _draw_centers(first, second, draws)
     labels, seconds = np.zeros(n, np.int64), np.zeros(n)
     if centers.shape[1] > 1:
-        swaps = draws[len(draws) - 2 * tries :].copy().reshape((2, tries))
+        swaps = draws[k + m :].copy().reshape((2, (len(draws) - k - m) // 2))
         labels, seconds, left = swap_compiled(rows, weights, centers, swaps)
-        centers[:, left] = np.inf
-    return settle_compiled(rows, weights, labels, seconds, centers, penalty, most)
+        for j in range(len(centers)):
+            centers[j, left] = np.inf
+    return labels, seconds, centers

@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
     assign_compiled,
-    child_compiled,
+    cross_compiled,
     merge_compiled,
     open_compiled,
     settle_compiled,
@@ -35,6 +35,11 @@ three; with six, 2,310 rows in 80 clusters ended .04 % lower, and five other pro
 The number is drawn for each child: with six always, one of 144 problems of few rows ended 5 % above
 its optimum.
 """
+
+
+Known = tuple[Float64Array, Float64Array]
+"""At least how far rows are from other centers than that of their label, squared, (n,), and the
+centers, (d, k), infinite where not known."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,12 @@ class FewRows:
     most: int
     """Most passes of single rows in a search."""
 
-    def settle(self, labels: Int64Array) -> Partition:
+    def settle(self, labels: Int64Array, known: Known | None = None) -> Partition:
         """Return the end of moves of single rows, and of merges, from labels, (n,)."""
         labels, k = labels.copy(), int(labels.max()) + 1
-        nothing_known = np.zeros(len(labels)), np.empty((self.rows.shape[1], 0))
-        given = (self.rows, self.weights, labels, *nothing_known, self.penalty, self.most)
-        if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=4):
+        seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
+        given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
+        if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=6):
             return Partition(*settle_compiled(*given))
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
@@ -133,9 +138,10 @@ class FewRows:
 
     def child(self, one: Partition, two: Partition, draws: Float64Array) -> Partition:
         """Return the end of a search from a crossover; see `cross` for the draws."""
-        given = (self.rows, self.weights, one.centers, two.centers, draws, self.penalty, self.most)
-        if pays(child_compiled, given, MOVING * one.centers.shape[1] * self.rows.size, seconds=6):
-            return Partition(*child_compiled(*given))
+        given = self.rows, self.weights, one.centers, two.centers, draws
+        if pays(cross_compiled, given, 16 * one.centers.shape[1] * self.rows.size, seconds=2):
+            labels, *known = cross_compiled(*given)
+            return self.settle(labels, (known[0], known[1]))
         return self.settle(self.cross(one, two, draws))
 
     def cross(self, one: Partition, two: Partition, draws: Float64Array) -> Int64Array:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.row_exchange_compiled import swap_compiled
+from dask_dpmeans.kernels.row_exchange_compiled import bound_costs, cross_compiled, swap_compiled
 from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
 
 
@@ -77,6 +77,43 @@ def test_rows_that_stay_unseen_would_have_stayed(seed, n, k, d, magnitudes, spre
     for one, other in zip(compiled, plain, strict=True):
         assert one.centers.tobytes() == other.centers.tobytes()
         assert (one.objective, one.passes) == (other.objective, other.passes)
+
+
+@settings(max_examples=60)
+@given(problem=problems())
+def test_rows_are_as_far_from_other_centers_as_a_crossover_says(problem):
+    few, random = problem
+    one, two, _ = ends(few, *drawn(few, random))
+    draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * SWAP_TRIES)
+    labels, seconds, centers = cross_compiled(
+        few.rows, few.weights, one.centers, two.centers, draws
+    )
+    assert np.isinf(centers).all(axis=0).sum() == (centers.shape[1] > 1)
+    squared = np.square(few.rows[:, :, np.newaxis] - centers).sum(axis=1)
+    squared[np.arange(len(labels)), labels] = np.inf
+    assert (seconds <= squared.min(axis=1) * (1 + 1e-12)).all()
+    assert (seconds > 0).any() or len(np.unique(squared)) < 3
+
+
+@settings(max_examples=60)
+@given(problem=problems(), motion=st.sampled_from([0.0, 1e-9, 1e-3, 0.1]))
+def test_what_is_kept_of_a_row_is_at_most_what_it_costs_in_clusters_that_stay(problem, motion):
+    few, random = problem
+    n, k = len(few.rows), int(random.integers(1, 9))
+    centers = few.rows[random.integers(n, size=k)].T + random.normal(0, 0.1, (few.rows.shape[1], k))
+    before = centers + random.normal(size=centers.shape) * motion * random.choice([0.0, 1.0], k)
+    counts, kept, ages = random.integers(0, 3, k), np.empty(n), np.empty(k, np.int64)
+    counts[0], masses = 1, random.choice([1e-3, 0.5, 4.0], k)
+    squared, own = np.square(few.rows[:, :, np.newaxis] - before).sum(axis=1), np.arange(n) % k
+    squared[np.arange(n), own] = np.inf
+    seconds, clusters = np.minimum(squared.min(axis=1), 1e300), (centers, masses, counts)
+    bound_costs(few.weights, seconds, before, 0.01, clusters, kept, ages)
+    moved = np.sqrt(np.square(centers - before).sum(axis=0)) > 0.01
+    assert ages.tolist() == np.where(moved & (counts > 0), 2, 0).tolist()
+    joined = few.weights[:, np.newaxis] * masses / (masses + few.weights[:, np.newaxis])
+    costs = joined * np.square(few.rows[:, :, np.newaxis] - centers).sum(axis=1)
+    costs[np.arange(n), own] = np.inf
+    assert (kept <= costs[:, (ages == 0) & (counts > 0)].min(axis=1, initial=np.inf)).all()
 
 
 @settings(max_examples=60)

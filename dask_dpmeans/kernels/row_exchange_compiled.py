@@ -244,7 +244,7 @@ def _distance_to_changed(c: int, changed: Changed, count: int, clusters: Movable
 
 
 @compile_loop
-def _begin_pass(
+def begin_pass(
     changed: Changed, count: int, clusters: MovableClusters, present: int
 ) -> tuple[int, bool]:
     """Return how many clusters changed in the pass before, and whether these are few."""
@@ -268,7 +268,7 @@ def _begin_pass(
 
 
 @compile_loop
-def _note_change(
+def note_change(
     c: int,
     changed: Changed,
     count: int,
@@ -424,7 +424,7 @@ def exchange_rows_compiled(
     while moved and passes < most:
         passes += 1
         moved = False
-        n_changed, few = _begin_pass(changed, n_changed, clusters, present)
+        n_changed, few = begin_pass(changed, n_changed, clusters, present)
         few = few and not vanishing
         lightest = _lightest(clusters)
         for i in range(n):
@@ -465,10 +465,9 @@ def exchange_rows_compiled(
             few = few and n_changed < FEW_CHANGED * present
             for c in (own, best):
                 if c >= 0:
-                    n_changed = _note_change(c, changed, n_changed, clusters, present, few, squared)
+                    n_changed = note_change(c, changed, n_changed, clusters, present, few, squared)
                     lightest = min(lightest, masses[c] if counts[c] else np.inf)
             labels[i] = best
-            kept[i] = 0.0
             moved = True
     return passes
 

@@ -14,6 +14,7 @@ from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
+from dask_dpmeans.kernels.row_exchange_compiled import FEW_CHANGED, begin_pass, note_change
 
 MOST = 60
 DIVERGENCES = {False: SQUARED, True: METRICS["cosine"]}
@@ -76,6 +77,56 @@ def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn, outliers)
         other = exchange(rows, weights, labels, *given)
     assert found.labels.tolist() == other.labels.tolist()
     assert (found.objective, found.passes) == (other.objective, other.passes)
+
+
+@settings(max_examples=40)
+@given(
+    seed=seeds,
+    n=st.integers(60, 160),
+    k=st.integers(4, 30),
+    d=st.integers(1, 4),
+    outliers=st.sampled_from([0.1, 0.3, 1.0]),
+)
+def test_rows_that_become_outliers_late_do_so_with_compiled_loops(seed, n, k, d, outliers):
+    """A row may pay more as others leave its cluster, while no other cluster changes."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(0, 4, (k, d))[random.integers(k, size=n)] + random.normal(size=(n, d))
+    weights = random.choice(DYADIC[1:], n)
+    labels = random.integers(-1, k, n)
+    labels[0] = 0
+    given = LinearPrice(4.0 * d), MOST, SQUARED, outliers * 4.0 * d
+    found = exchange(rows, weights, labels, *given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        other = exchange(rows, weights, labels, *given)
+    assert found.labels.tolist() == other.labels.tolist()
+    assert (found.objective, found.passes) == (other.objective, other.passes)
+
+
+@given(seed=seeds, k=st.integers(2, 12), d=st.integers(1, 4))
+def test_centers_know_the_nearest_one_that_changed(seed, k, d):
+    random = np.random.default_rng(seed)
+    centers, counts = random.integers(-3, 4, (d, k)).astype(np.float64), random.integers(0, 3, k)
+    counts[0] = 1
+    clusters, ages = (centers, np.ones(k), counts), random.choice([0, 1, 2], k)
+    numbers = np.concatenate([np.flatnonzero(ages), np.zeros(k, np.int64)])[:k]
+    changed = numbers, np.empty(k, np.int64), ages, np.empty(k), np.empty((d, k))
+    centers[:, counts == 0] = np.inf
+    before = ages.copy()
+    count, few = begin_pass(changed, int((before > 0).sum()), clusters, k)
+    assert count == (before == 2).sum()
+    assert few == (count <= FEW_CHANGED * k)
+    assert ages.tolist() == np.where(before == 2, 1, 0).tolist()
+    for c in random.integers(k, size=6):
+        centers[:, c] = random.integers(-3, 4, d) if counts[c] else np.inf
+        count = note_change(c, changed, count, clusters, k, few, np.empty(k))
+        assert sorted(numbers[:count]) == np.flatnonzero(ages).tolist()
+        assert ages[c] == 2
+    if few:
+        for c in np.flatnonzero(counts):
+            others = np.flatnonzero((ages > 0) & (counts > 0) & (np.arange(k) != c))
+            squared = np.square(centers[:, others].T - centers[:, c]).sum(axis=1)
+            assert changed[3][c] <= np.sqrt(squared.min(initial=np.inf)) * (1 + 1e-12)
 
 
 def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):

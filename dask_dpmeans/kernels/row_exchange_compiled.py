@@ -715,21 +715,20 @@ def _open_at_best(
 
 @compile_loop
 def open_compiled(
-    rows: Float64Array, weights: Float64Array, penalty: float, draws: Float64Array
-) -> Int64Array:
-    """Compiled twin of `short_search.start` for rows, (n, d)."""
-    n, d = rows.shape
-    labels, costs = np.zeros(n, np.int64), np.empty(n)
-    row = min(n - 1, int(draws[0, 0] * n))
-    for i in range(n):
-        costs[i] = 0.0
-        for j in range(d):
-            difference = rows[i, j] - rows[row, j]
-            costs[i] += difference * difference
-    for step in range(1, len(draws)):
-        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, step, labels, costs):
+    rows: Float64Array,
+    weights: Float64Array,
+    penalty: float,
+    draws: Float64Array,
+    k: int,
+    labels: Int64Array,
+    costs: Float64Array,
+) -> int:
+    """Compiled twin of `short_search.open` for rows, (n, d)."""
+    for step in range(len(draws)):
+        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, k, labels, costs):
             break
-    return labels
+        k += 1
+    return k
 
 
 @compile_loop

@@ -99,18 +99,25 @@ class FewRows:
         means: Float64Array = np.array(sums) / np.where(counts > 0, masses, 1.0)
         return means, masses, counts
 
-    def start(self, draws: Float64Array) -> Int64Array:
-        """Return labels, (n,), of a start; `draws`, (m, tries), are numbers in [0, 1)."""
-        given = self.rows, self.weights, self.penalty, draws
+    def start(self, draw: float) -> tuple[Int64Array, Float64Array]:
+        """Return labels and squared distances, (n,) each, with one center, at a row that is drawn."""
+        n = len(self.rows)
+        return np.zeros(n, np.int64), self._squared(min(n - 1, int(draw * n)))
+
+    def open(self, draws: Float64Array, k: int, labels: Int64Array, costs: Float64Array) -> int:
+        """Open clusters after the first k, one for each row of draws at most, and return how many are open.
+
+        Labels and squared distances, (n,), change in place.  `draws`, (m, tries), are numbers in
+        [0, 1).  It ends where no drawn row would save half the penalty.
+        """
+        given = self.rows, self.weights, self.penalty, draws, k, labels, costs
         if pays(open_compiled, given, 16 * draws.size * self.rows.size):
             return open_compiled(*given)
-        n = len(self.rows)
-        labels = np.zeros(n, np.int64)
-        costs = self._squared(min(n - 1, int(draws[0, 0] * n)))
-        for k, step in enumerate(draws[1:], start=1):
+        for step in draws:
             if not self._open(step, 0.5 * self.penalty, k, labels, costs):
                 break
-        return labels
+            k += 1
+        return k
 
     def _open(
         self, draws: Float64Array, least: float, k: int, labels: Int64Array, costs: Float64Array

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.cells import cell_means
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.price import Price
@@ -166,14 +166,15 @@ def _evolve(
     return members
 
 
-def _start(few: FewRows, random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _start(few: FewRows, random: np.random.Generator) -> Int64Array:
     """Return the labels, (n,), of a start, with as many numbers drawn as it takes."""
-    n, count = len(few.rows), FIRST_OPENINGS
+    count = FIRST_OPENINGS
     draws = random.random((count, TRIES))
-    labels = few.start(draws)
-    while int(labels.max()) + 1 == len(draws) < n:
-        draws = np.concatenate([draws, random.random((len(draws), TRIES))])
-        labels = few.start(draws)
+    labels, costs = few.start(draws[0, 0])
+    k = few.open(draws[1:], 1, labels, costs)
+    while k == count < len(few.rows):
+        k = few.open(random.random((count, TRIES)), k, labels, costs)
+        count *= 2
     return labels
 
 

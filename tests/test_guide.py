@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, is_typeddict
 from unittest import mock
 
-import boto3
 import click
 import pytest
 from click.testing import CliRunner
 from distributed import Client
-from moto.server import ThreadedMotoServer
 from packaging.version import Version
+from s3_server import SECRET, s3_server
 
 import dask_dpmeans
 from dask_dpmeans.cli import main
@@ -162,20 +161,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def object_store() -> Iterator[str]:
     """The address of an S3 server on loopback, whose bucket is open to all."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    keys = {
-        "aws_access_key_id": "me",
-        "aws_secret_access_key": "secret",
-        "region_name": "us-east-1",
-    }
-    boto3.client("s3", endpoint_url=address, **keys).create_bucket(
-        Bucket="bucket", ACL="public-read-write"
-    )
-    yield address
-    server.stop()
+    with s3_server(ACL="public-read-write") as address:
+        yield address
 
 
 @pytest.fixture
@@ -187,7 +174,7 @@ def stand_ins(
     if "s3://" in text:
         monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("object_store"))
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     return {SCHEDULER: request.getfixturevalue("scheduler")} if SCHEDULER in text else {}
 

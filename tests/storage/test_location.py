@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
 import xarray
@@ -19,7 +18,7 @@ import zarr
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from fsspec.implementations.memory import MemoryFileSystem
-from moto.server import ThreadedMotoServer
+from s3_server import SECRET, s3_server
 from s3fs import S3FileSystem
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
@@ -40,8 +39,6 @@ from dask_dpmeans.storage.location import Location, locations_overlap
 from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
 
-SECRET = "not-to-be-seen"
-
 
 @pytest.fixture(autouse=True)
 def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,14 +49,8 @@ def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """The address of an S3 server on loopback, with one bucket."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": "me", "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket")
-    yield address
-    server.stop()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture(params=["local", "memory", "s3"])

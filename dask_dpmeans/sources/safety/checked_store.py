@@ -124,7 +124,7 @@ class CheckedStore(TransparentStore):
         for pause in PAUSES:
             try:
                 return await self._store.get(key, prototype, byte_range)
-            except FINAL:
+            except (CorruptStoreError, *FINAL):
                 raise
             except Exception as error:
                 if getattr(error, "status", None) in REFUSALS:

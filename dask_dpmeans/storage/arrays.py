@@ -159,7 +159,10 @@ def attributes_of(place: Place) -> dict[str, Any]:
     A store that does not answer is an `OSError`.
     """
     try:
-        attributes = dict(zarr.open_group(_store_of(place), mode="r", zarr_format=3).attrs)
+        group = zarr.open_group(
+            _store_of(place), mode="r", zarr_format=3, use_consolidated=False
+        )  # metadata of members would be parsed with each question
+        attributes = dict(group.attrs)
     except FileNotFoundError:
         return {}
     except (InputError, OSError):  # a store that does not answer may hold anything

@@ -32,6 +32,8 @@ from dask_dpmeans.storage.run_store import RunStore
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
 """What Python tells of changes, and at which place the folder that a path is relative to stands."""
+TOL = 0.01
+"""Ends the fits after six and four steps: older steps are removed from the third on."""
 FIRST = 8
 """The first change that a job is killed before, or as far into so many as are left out."""
 PRELOADED = [
@@ -67,14 +69,21 @@ class Job:
 
 
 def write_run(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
-    fit(str(inputs / "rows.zarr"), out, DPMeans(penalty, random_state=0), threads=1, **how)
+    fit(str(inputs / "rows.zarr"), out, DPMeans(penalty, random_state=0, tol=TOL), threads=1, **how)
 
 
 def write_labels_of_a_cube(
     inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0
 ) -> None:
     names: Any = {"samples": ("y", "x"), "features": "band"}
-    fit(str(inputs / "cube"), out, DPMeans(penalty, random_state=0), threads=1, **names, **how)
+    fit(
+        str(inputs / "cube"),
+        out,
+        DPMeans(penalty, random_state=0, tol=TOL),
+        threads=1,
+        **names,
+        **how,
+    )
 
 
 def write_predictions(inputs: Path, out: Path, how: Mapping[str, bool], shift: float = 0.0) -> None:
@@ -273,7 +282,7 @@ def try_kills(
         fit(
             str(trials.folder / "rows.zarr"),
             trials.folder / "run.zarr",
-            DPMeans(9.0, random_state=0),
+            DPMeans(9.0, random_state=0, tol=TOL),
             threads=1,
         )
         for job in names:

@@ -16,7 +16,7 @@ def test_what_befalls_the_cluster_does_not_show_in_the_bytes():
 
 
 def test_a_write_that_fails_or_comes_late_or_twice_leaves_a_whole_run():
-    trials, wrong = try_writes(every=35)
+    trials, wrong = try_writes(every=20)
     assert not wrong
     assert all(trials[fault] >= 3 for fault in FAULTS)
     assert trials["polls"] > 0
@@ -30,7 +30,7 @@ def test_damage_is_an_error_or_changes_nothing():
 
 
 def test_what_a_killed_job_left_is_ours_and_the_next_goes_on():
-    tried, wrong = try_kills(every=120)
+    tried, wrong = try_kills(every=90)
     assert not wrong
     assert all(
         tried[f"{job} --force"]

@@ -28,7 +28,8 @@ from dask_dpmeans.methods.dpmeans.batch import State
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
 
-METHOD = DPMeans(9.0, random_state=0)
+METHOD = DPMeans(9.0, random_state=0, tol=0.01)
+"""A fit of six steps."""
 FAULTS = ("fail", "delay", "duplicate")
 
 

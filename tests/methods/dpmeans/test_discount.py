@@ -124,8 +124,8 @@ def test_a_sweep_is_algorithm_1_row_by_row_at_thresholds_that_fall(seed):
         opened = []
         labels = np.empty(len(rows), int)
         for row in order + rest:
-            costs = [((rows[row] - center) ** 2).sum() for center in centers]
-            if min(costs) > price(penalty, discount, len(centers) + 1):
+            costs = ((rows[row] - centers) ** 2).sum(axis=1)
+            if costs.min() > price(penalty, discount, len(centers) + 1):
                 opened.append(row)
                 labels[row] = len(centers)
                 centers.append(rows[row])

@@ -59,7 +59,7 @@ def test_the_bound_is_never_above_the_optimum(monkeypatch):
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_the_bound_is_near_with_few_rows_in_a_micro_cluster(columns, offset):
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(500, columns)) + 12 * rng.integers(0, 3, (500, 1)) + offset
+    rows = rng.normal(size=(300, columns)) + 12 * rng.integers(0, 3, (300, 1)) + offset
     model = DPMeans(200.0 * columns, search=True, random_state=0, tol=0.0).fit(rows)
     source = InMemoryRows(rows, None)
     fitted = fitted_micro(source, model.cluster_centers_, 200.0 * columns)

@@ -24,9 +24,10 @@ def ring(n, reach=3):
 @pytest.mark.parametrize("penalty", [0.9999, 0.99])
 def test_each_of_equal_components_has_its_copy_of_each_eigenvalue(components, penalty):
     matrix = block_diag([ring(150)] * components).tocsr()
+    of_one, inside = select_pairs(*all_pairs(ring(150)), penalty, 100)
+    wanted, axes = np.repeat(of_one, components), np.kron(np.eye(components), inside)
     for seed in (0, 1):
         values, vectors = select_pairs(*lanczos(matrix, penalty, 100, seed), penalty, 100)
-        wanted, axes = select_pairs(*all_pairs(matrix), penalty, 100)
         assert len(values) == len(wanted) == components * (1 if penalty > 0.999 else 3)
         np.testing.assert_allclose(values, wanted, atol=1e-12)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(values)), atol=1e-12)

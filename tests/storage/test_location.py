@@ -33,7 +33,7 @@ from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.safety import checked_store
-from dask_dpmeans.storage import lock
+from dask_dpmeans.storage import arrays, lock
 from dask_dpmeans.storage.arrays import create_group
 from dask_dpmeans.storage.location import Location, locations_overlap
 from dask_dpmeans.storage.output import remove
@@ -581,6 +581,32 @@ def test_a_store_that_does_not_answer_fails_at_one_question_a_try(
     ):
         as_source("memory://silent/rows.zarr")
     assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
+
+
+def test_a_small_array_is_written_with_two_requests_and_read_with_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def counted(name: str) -> Any:
+        plain = getattr(MemoryFileSystem, name)
+
+        def method(self: Any, *given: Any, **options: Any) -> Any:
+            asked.append(name)
+            return plain(self, *given, **options)
+
+        return method
+
+    for name in ("pipe_file", "cat_file", "ls", "info", "rm_file"):
+        monkeypatch.setattr(MemoryFileSystem, name, counted(name))
+    place, values = Location.at("memory://few/array"), np.arange(6.0).reshape(2, 3)
+    content = arrays.write(place, values, ("cluster", "feature"), {"unit": "m"})
+    assert asked == ["pipe_file"] * 2
+    asked.clear()
+    found, attributes = arrays.read(place, content)
+    assert asked == ["cat_file"] * 2
+    assert found.tolist() == values.tolist()
+    assert attributes == {"unit": "m"}
 
 
 class SilentError(Exception):

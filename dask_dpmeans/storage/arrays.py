@@ -103,7 +103,7 @@ def write(
 ) -> str:
     """Write a small array, (...), in one chunk; return the digest of its content.
 
-    It takes two requests; Zarr asks a store three times more what it has to remove there first.
+    It takes two requests; Zarr makes five more on S3, to remove what is there first.
     """
     content = _content(values, attributes or {})
     said = sign_attributes((attributes or {}) | {"content": content})

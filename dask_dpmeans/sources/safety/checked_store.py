@@ -23,7 +23,10 @@ from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, TransparentSto
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
-"""Seconds before each retry if a store fails to answer."""
+"""Seconds before each retry if a store fails to answer.
+
+A chunk with another digest is read once more: a late copy of a task may be writing it again.
+"""
 FINAL = (
     FileNotFoundError,
     PermissionError,
@@ -121,13 +124,14 @@ class CheckedStore(TransparentStore):
     async def _get_with_retries(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        for pause in PAUSES:
+        for tries, pause in enumerate(PAUSES):
             try:
                 return await self._store.get(key, prototype, byte_range)
-            except (CorruptStoreError, *FINAL):
+            except FINAL:
                 raise
             except Exception as error:
-                if getattr(error, "status", None) in REFUSALS:
+                damaged = isinstance(error, CorruptStoreError)
+                if getattr(error, "status", None) in REFUSALS or (damaged and tries):
                     raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)

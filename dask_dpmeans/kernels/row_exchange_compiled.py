@@ -404,11 +404,11 @@ def exchange_rows_compiled(
     """Compiled twin of `row_exchange.move_rows` for rows, (n, d).
 
     The least cost of each row in another cluster is kept.  A cluster that has not changed since
-    costs the same, to the bit.  So a row is compared with those that have: if none of these, nor
-    what is kept, costs less than the row pays, the row stays and is not evaluated.
+    costs the same, to the bit.  So a row is compared with the clusters that have changed: if none of
+    them costs less than the row pays, nor does the cost that is kept, the row stays.
 
-    What is kept, (n,), changes in place.  At first it is a bound of the costs at all other clusters
-    but those of `ages` above 0, (room,); 0 if nothing is known.
+    What is kept, (n,), changes in place.  At first it is a bound of the costs in all other clusters
+    with `ages`, (room,), of 0; it is 0 if nothing is known.  Ages above 0 are of clusters that changed.
     """
     centers, masses, counts = clusters
     (n, d), room, passes, moved = rows.shape, len(masses), 0, True
@@ -576,8 +576,8 @@ def bound_costs(
 ) -> None:
     """Fill what `exchange_rows_compiled` keeps, (n,), and ages, (room,), as means take the place of centers.
 
-    Rows have squared distances `seconds`, (n,), or more to all centers `before`, (d, k), but their
-    own.  Means that moved more than `still` count as changed.
+    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
+    clusters.  Means that moved more than `still` count as changed.
     """
     centers, masses, counts = clusters
     slack = 0.0
@@ -614,8 +614,8 @@ def settle_compiled(
 ) -> tuple[Float64Array, float, int]:
     """Compiled twin of `short_search.settle` for rows, (n, d).
 
-    Rows have squared distances `seconds`, (n,), or more to all of the centers `before`, (d, k), but
-    that of their label; 0 if nothing is known.
+    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
+    clusters; 0 if nothing is known.
     """
     n, d = rows.shape
     last = labels[0]

@@ -38,8 +38,8 @@ its optimum.
 
 
 Known = tuple[Float64Array, Float64Array]
-"""At least how far rows are from other centers than that of their label, squared, (n,), and the
-centers, (d, k), infinite where not known."""
+"""At least how far rows are from the centers of other clusters, squared, (n,), and the centers, (d, k),
+infinite where not known."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ def s3_server(**options: str) -> Iterator[str]:
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}"
     keys = {"aws_access_key_id": "me", "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket", **options)
     try:
+        boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket", **options)
         yield address
     finally:
         server.shutdown()

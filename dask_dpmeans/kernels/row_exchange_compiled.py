@@ -16,12 +16,16 @@ DISTANCE_ROUNDING = 1e-9
 """A distance counts as smaller or larger by this share of it, for its own rounding."""
 SHARE_ROUNDING = 1e-9
 """How much farther a cluster is looked at, as a share, for the rounding of costs."""
+TINY = 1e-290
+"""Costs up to this may be equal for rounding, so that ties are decided among all of these clusters."""
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
 ENOUGH = 1.5
-"""A changed cluster that costs more than this many times what a row pays counts as costing so much."""
+"""A changed cluster that costs more than this many times what a row pays counts as costing so much,
+which spares its exact cost."""
 STILL = 1e-2
-"""A mean is where its center was, if it is nearer than this share of the root of the penalty."""
+"""A mean that is nearer to its center before than this share of the root of the penalty counts as
+unchanged; bounds fall by its motion."""
 FEW_CHANGED = 0.9
 """Clusters that changed, as a share of all, up to which rows are compared with these alone."""
 
@@ -185,6 +189,7 @@ def _cheapest(
     if own >= 0:
         squared[own] = np.inf
     limit = _least(squared, present) / share * (1.0 + SHARE_ROUNDING)
+    limit = max(limit, TINY / (weight * share))
     best, least = -1, np.inf
     for c in range(present):
         if squared[c] <= limit and c != own and counts[c]:
@@ -303,22 +308,22 @@ def _cost_of_changed(
     row: Float64Array,
     weight: float,
     own: int,
-    left: float,
+    gain: float,
     share: float,
     changed: Changed,
     count: int,
     masses: Float64Array,
     squared: Float64Array,
 ) -> float:
-    """Return a bound of the least cost of a row, (d,), at clusters that changed, if it is at least `left`.
+    """Return a lower bound of the cost of a row, (d,), in clusters that changed.
 
-    Otherwise return less than `left`.
+    It is below the row's gain by leaving its cluster only if one of them costs less than that.
     """
     numbers, places, ages, _, columns = changed
     _square_distances(row, columns, count, squared)
     if own >= 0 and ages[own]:
         squared[places[own]] = np.inf
-    bound = ENOUGH * left
+    bound = ENOUGH * gain
     limit = bound / (weight * share)
     for place in range(count):
         if squared[place] < limit:
@@ -389,6 +394,13 @@ def _move(
 
 
 @compile_loop
+def _less(distance: float, other: float) -> float:
+    """Return at least by how much a distance is above another one; 0 if it may not be."""
+    larger = distance * (1.0 - DISTANCE_ROUNDING)
+    return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
+
+
+@compile_loop
 def exchange_rows_compiled(
     rows: Float64Array,
     weights: Float64Array,
@@ -405,15 +417,16 @@ def exchange_rows_compiled(
 
     The least cost of each row in another cluster is kept.  A cluster that has not changed since
     costs the same, to the bit.  So a row is compared with the clusters that have changed: if none of
-    them costs less than the row pays, nor does the cost that is kept, the row stays.
+    them costs less than the row gains by leaving, nor does the cost that is kept, the row stays.  They
+    are at least as far from it as their nearest is from its center, less its own distance.
 
-    What is kept, (n,), changes in place.  At first it is a bound of the costs in all other clusters
-    with `ages`, (room,), of 0; it is 0 if nothing is known.  Ages above 0 are of clusters that changed.
+    What is kept, (n,), and ages, (room,), change in place.  At first, what is kept is a lower bound of
+    the costs in all other clusters of age 0; it is 0 if nothing is known.  Clusters of age 2 changed.
     """
     centers, masses, counts = clusters
     (n, d), room, passes, moved = rows.shape, len(masses), 0, True
     present = _present(clusters)
-    squared, lefts, roots = np.empty(room), np.empty(n), np.empty(n)
+    squared, gains, roots = np.empty(room), np.empty(n), np.empty(n)
     numbers, places, n_changed = np.empty(room, np.int64), np.empty(room, np.int64), 0
     for c in range(room):
         if ages[c]:
@@ -431,26 +444,25 @@ def exchange_rows_compiled(
             row, weight, own = rows[i], weights[i], labels[i]
             out, share = weight * outlier_penalty, lightest / (lightest + weight)
             if own < 0:
-                lefts[i] = out
+                gains[i] = out
             elif passes == 1 or ages[own]:
-                between, mass = _squared(row, centers, own), masses[own]
-                roots[i] = np.sqrt(between)
-                lefts[i] = _leaving_gain_compiled(
-                    weight, counts[own], mass, between, penalty, vanishing
+                own_squared, mass = _squared(row, centers, own), masses[own]
+                roots[i] = np.sqrt(own_squared)
+                gains[i] = _leaving_gain_compiled(
+                    weight, counts[own], mass, own_squared, penalty, vanishing
                 )
-            left = lefts[i]
-            if few and kept[i] >= left and not min(penalty, out) < left:
+            gain = gains[i]
+            # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
+            if few and kept[i] >= gain and not min(penalty, out) < gain:
                 bound = 0.0
                 if own >= 0:
-                    far = distances[own] * (1.0 - DISTANCE_ROUNDING)
-                    far = max(0.0, far - roots[i] * (1.0 + DISTANCE_ROUNDING))
-                    bound = weight * share * far * far * (1.0 - DISTANCE_ROUNDING)
-                if bound < left:
+                    bound = weight * share * _less(distances[own], roots[i]) ** 2
+                if bound < gain:
                     bound = _cost_of_changed(
-                        row, weight, own, left, share, changed, n_changed, masses, squared
+                        row, weight, own, gain, share, changed, n_changed, masses, squared
                     )
                 kept[i] = min(kept[i], bound)
-                if bound >= left:
+                if bound >= gain:
                     continue
             given = row, weight, own, present, clusters, squared
             if vanishing:
@@ -458,7 +470,7 @@ def exchange_rows_compiled(
             else:
                 best, kept[i] = _cheapest(*given, share)
             best, least = _or_alone(best, kept[i], own, penalty, out, counts)
-            if not least + EXCHANGE_ROUNDING * penalty < left:
+            if not least + EXCHANGE_ROUNDING * penalty < gain:
                 continue
             _move(row, weight, own, best, vanishing, clusters)
             present = max(present, best + 1)
@@ -594,12 +606,11 @@ def bound_costs(
                 ages[c] = 2
             else:
                 slack = max(slack, squares)
-    slack = np.sqrt(slack) * (1.0 + DISTANCE_ROUNDING)
-    lightest = _lightest(clusters) * (1.0 - DISTANCE_ROUNDING)
+    slack = np.sqrt(slack)
+    lightest = _lightest(clusters)
     for i in range(len(weights)):
         share = lightest / (lightest + weights[i])
-        far = max(0.0, np.sqrt(seconds[i]) * (1.0 - DISTANCE_ROUNDING) - slack)
-        kept[i] = weights[i] * share * far * far
+        kept[i] = weights[i] * share * _less(np.sqrt(seconds[i]), slack) ** 2
 
 
 @compile_loop
@@ -737,7 +748,8 @@ def swap_compiled(
 ) -> tuple[Int64Array, Float64Array, int]:
     """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1.
 
-    Also return at least how far rows are from other centers, squared, (n,), and which one left.
+    Also return at least how far rows are from other centers, but the one that opened, squared, (n,),
+    and the number of the one that left, where it opened.
     """
     n, k = len(rows), centers.shape[1]
     labels, others = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -749,20 +761,20 @@ def swap_compiled(
         squared[labels[i]] = np.inf
         others[i], second[i] = _first_least(squared, k)
         losses[labels[i]] += weights[i] * (second[i] - costs[i])
-    left = min(k - 1, int(draws[0, 0] * k))
+    removed = min(k - 1, int(draws[0, 0] * k))
     for draw in draws[0, 1:]:
         c = min(k - 1, int(draw * k))
-        if losses[c] < losses[left]:
-            left = c
+        if losses[c] < losses[removed]:
+            removed = c
     for i in range(n):
-        if labels[i] == left:
+        if labels[i] == removed:
             labels[i], costs[i] = others[i], second[i]
     before = costs.copy()
-    _open_at_best(rows, weights, draws[1], 0.0, left, labels, costs)
+    _open_at_best(rows, weights, draws[1], 0.0, removed, labels, costs)
     for i in range(n):
-        if labels[i] == left:
+        if labels[i] == removed:
             second[i] = before[i]
-    return labels, second, left
+    return labels, second, removed
 
 
 @compile_loop
@@ -810,7 +822,7 @@ def cross_compiled(
     labels, seconds = np.zeros(n, np.int64), np.zeros(n)
     if centers.shape[1] > 1:
         swaps = draws[k + m :].copy().reshape((2, (len(draws) - k - m) // 2))
-        labels, seconds, left = swap_compiled(rows, weights, centers, swaps)
+        labels, seconds, removed = swap_compiled(rows, weights, centers, swaps)
         for j in range(len(centers)):
-            centers[j, left] = np.inf
+            centers[j, removed] = np.inf
     return labels, seconds, centers

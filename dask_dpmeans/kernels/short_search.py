@@ -66,7 +66,10 @@ class FewRows:
     """Most passes of single rows in a search."""
 
     def settle(self, labels: Int64Array, known: Known | None = None) -> Partition:
-        """Return the end of moves of single rows, and of merges, from labels, (n,)."""
+        """Return the end of moves of single rows, and of merges, from labels, (n,).
+
+        What is known spares work, and may be overwritten.
+        """
         labels, k = labels.copy(), int(labels.max()) + 1
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most

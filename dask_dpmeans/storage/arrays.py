@@ -103,7 +103,8 @@ def write(
 ) -> str:
     """Write a small array, (...), in one chunk; return the digest of its content.
 
-    It takes two requests; Zarr makes five more on S3, to remove what is there first.
+    It takes two requests; Zarr makes five more on S3, to remove what is there first.  So nothing may be
+    there, or an array of as many dimensions, whose chunk is replaced.
     """
     content = _content(values, attributes or {})
     said = sign_attributes((attributes or {}) | {"content": content})
@@ -143,6 +144,10 @@ def _open(place: Place) -> "zarr.Array[Any]":
 def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     """Return a small array, (...), and its attributes, after a check of their digest."""
     array = _open(place)
+    if array.nchunks > 1:
+        raise CorruptStoreError(
+            f"{_shown(place)} has {array.nchunks:,} chunks, but was written in one: its metadata were changed"
+        )
     attributes = _checked(dict(array.attrs), place)
     values = CheckedArray(through(array, WholeStore(array.store)))[...]
     said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}

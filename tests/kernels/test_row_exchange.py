@@ -1,4 +1,5 @@
 import math
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -14,7 +15,12 @@ from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
-from dask_dpmeans.kernels.row_exchange_compiled import FEW_CHANGED, begin_pass, note_change
+from dask_dpmeans.kernels.row_exchange_compiled import (
+    FEW_CHANGED,
+    begin_pass,
+    exchange_rows_compiled,
+    note_change,
+)
 
 MOST = 60
 DIVERGENCES = {False: SQUARED, True: METRICS["cosine"]}
@@ -103,6 +109,40 @@ def test_rows_that_become_outliers_late_do_so_with_compiled_loops(seed, n, k, d,
     assert (found.objective, found.passes) == (other.objective, other.passes)
 
 
+def nearest_changed(centers, counts, ages):
+    """The distance of each center with rows to the nearest other one that changed."""
+    found = []
+    for c in np.flatnonzero(counts):
+        others = np.flatnonzero((ages > 0) & (counts > 0) & (np.arange(len(counts)) != c))
+        squared = np.square(centers[:, others].T - centers[:, c]).sum(axis=1)
+        found.append(np.sqrt(squared.min(initial=np.inf)))
+    return found
+
+
+def test_rows_are_evaluated_once_if_few_clusters_change():
+    """Where one row of twelve clusters moves, the second pass looks at rows of its neighborhood."""
+    random = np.random.default_rng(0)
+    middles = 20.0 * np.stack(np.meshgrid(np.arange(4), np.arange(3)), -1).reshape(-1, 2)
+    rows = (middles[:, np.newaxis] + random.normal(size=(12, 20, 2))).reshape(-1, 2)
+    labels = np.repeat(np.arange(12), 20)
+    labels[0] = 1
+    seen, loop = [], numba_support.plain(exchange_rows_compiled)
+    names = loop.__globals__
+    cheapest = names["_cheapest"]
+
+    def counting(row, *rest):
+        seen.append(row)
+        return cheapest(row, *rest)
+
+    counted = FunctionType(loop.__code__, names | {"_cheapest": counting})
+    clusters = kernel._clusters(rows, np.ones(240), labels, 20, 0.0)
+    nothing_known = np.zeros(240), np.zeros(20, np.int64)
+    passes = counted(rows, np.ones(240), labels, 100.0, np.inf, 0.0, MOST, clusters, *nothing_known)
+    assert passes == 2
+    assert labels.tolist() == np.repeat(np.arange(12), 20).tolist()
+    assert 240 <= len(seen) < 250
+
+
 @given(seed=seeds, k=st.integers(2, 12), d=st.integers(1, 4))
 def test_centers_know_the_nearest_one_that_changed(seed, k, d):
     random = np.random.default_rng(seed)
@@ -117,16 +157,17 @@ def test_centers_know_the_nearest_one_that_changed(seed, k, d):
     assert count == (before == 2).sum()
     assert few == (count <= FEW_CHANGED * k)
     assert ages.tolist() == np.where(before == 2, 1, 0).tolist()
+    if few:
+        exact = nearest_changed(centers, counts, ages)
+        np.testing.assert_allclose(changed[3][counts > 0], exact, rtol=1e-12)
     for c in random.integers(k, size=6):
         centers[:, c] = random.integers(-3, 4, d) if counts[c] else np.inf
         count = note_change(c, changed, count, clusters, k, few, np.empty(k))
         assert sorted(numbers[:count]) == np.flatnonzero(ages).tolist()
         assert ages[c] == 2
     if few:
-        for c in np.flatnonzero(counts):
-            others = np.flatnonzero((ages > 0) & (counts > 0) & (np.arange(k) != c))
-            squared = np.square(centers[:, others].T - centers[:, c]).sum(axis=1)
-            assert changed[3][c] <= np.sqrt(squared.min(initial=np.inf)) * (1 + 1e-12)
+        later = np.array(nearest_changed(centers, counts, ages))
+        assert (changed[3][counts > 0] <= later * (1 + 1e-12)).all()
 
 
 def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):

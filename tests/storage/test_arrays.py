@@ -1,5 +1,6 @@
 """Chunks and arrays of this package in the place of others are errors that name them."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from dask_dpmeans.selection.metrics import adjusted_rand_score
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import layout
+from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.arrays import create
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.writer import Writer
@@ -139,6 +141,17 @@ def test_a_chunk_of_labels_of_an_earlier_state_of_the_same_run_is_known(tmp_path
     (run / "labels/c/3").write_bytes(before)
     with pytest.raises(CorruptStoreError, match=MISPLACED.format("labels", "c/3")):
         read_labels(run)
+
+
+def test_a_small_array_that_claims_many_chunks_is_refused_before_they_are_read(
+    tmp_path: Path,
+) -> None:
+    place = Location(str(tmp_path)) / "small"
+    content = arrays.write(place, np.arange(6.0))
+    told = json.loads((tmp_path / "small/zarr.json").read_text())
+    (tmp_path / "small/zarr.json").write_text(json.dumps(told | {"shape": [6 * 10**9]}))
+    with pytest.raises(CorruptStoreError, match="has 1,000,000,000 chunks, but was written in one"):
+        arrays.read(place, content)
 
 
 READS: dict[str, Callable[[Path], Any]] = {

@@ -124,14 +124,15 @@ class CheckedStore(TransparentStore):
     async def _get_with_retries(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        for tries, pause in enumerate(PAUSES):
+        damaged = 0
+        for pause in PAUSES:
             try:
                 return await self._store.get(key, prototype, byte_range)
             except FINAL:
                 raise
             except Exception as error:
-                damaged = isinstance(error, CorruptStoreError)
-                if getattr(error, "status", None) in REFUSALS or (damaged and tries):
+                damaged += isinstance(error, CorruptStoreError)
+                if getattr(error, "status", None) in REFUSALS or damaged > 1:
                     raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)

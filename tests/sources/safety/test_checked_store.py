@@ -319,6 +319,22 @@ def test_a_store_that_fails_for_good_is_an_error_after_some_tries(flaky, monkeyp
     assert max(Flaky.asked.values()) == 5
 
 
+class Late(Flaky):
+    """Fails to answer for each chunk, then has another digest."""
+
+    async def get(self, key, prototype, byte_range=None):
+        found = await super().get(key, prototype, byte_range)
+        if key.startswith("c/") and self.asked[key] < 3:
+            raise (OSError("slow down"), CorruptStoreError("another digest"))[self.asked[key] - 1]
+        return found
+
+
+def test_a_chunk_with_another_digest_after_a_failure_is_read_once_more(flaky, tmp_path):
+    late = zarr.open_array(Late(LocalStore(tmp_path / "rows.zarr", read_only=True)), mode="r")
+    np.testing.assert_allclose(source(late).summary.sums, ROWS.sum(axis=0))
+    assert set(Flaky.asked[key] for key in Flaky.asked if key.startswith("c/")) == {3}
+
+
 @pytest.mark.parametrize(("failures", "read"), [(4, True), (5, False)])
 def test_a_store_that_fails_to_open_is_asked_again(tmp_path, monkeypatch, failures, read):
     stored(tmp_path / "rows.zarr")

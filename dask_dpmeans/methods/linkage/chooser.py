@@ -36,7 +36,13 @@ from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
-from dask_dpmeans.methods.linkage.levels import CutEvidenceJob, LevelsJob, ShareApartJob, ball
+from dask_dpmeans.methods.linkage.levels import (
+    CutEvidenceJob,
+    Levels,
+    LevelsJob,
+    ShareApartJob,
+    ball,
+)
 from dask_dpmeans.methods.linkage.search import State
 
 LEAST_SHARE = 0.5
@@ -125,20 +131,42 @@ def choose(
 
 
 def _unasked(source: Source, rows: InMemoryRows, job: LevelsJob) -> LinkageChoice:
-    """Return the choice between balls and cuts of the summary."""
-    chosen, parameters = choose_from(source, rows, job.parameters), job.parameters
+    """Return the choice between balls and cuts of the summary.
+
+    If pieces touch here and there, but no clear cut and no balls are joined to one cluster, what
+    would be chosen without a look at contacts is kept.
+    """
+    chosen = choose_from(source, rows, job.parameters)
     balls, share = chosen.choice, 1.0
     if balls.divided:
-        share = source.run([ShareApartJob(parameters, chosen.centers[0])], rows, "choose")[0]
+        apart = ShareApartJob(job.parameters, chosen.centers[0])
+        share = source.run([apart], rows, "choose")[0]
         if share <= LEAST_SHARE:
             balls = undivided(balls)
-    job = replace(job, checked=True, halved=not balls.divided)
+    checked = replace(job, checked=True, halved=not balls.divided)
+    levels = source.run([checked], rows, "choose")[0]
+    choice = _best(source, rows, levels, job.parameters, balls, share)
+    if choice.divided or share == 0 or levels.joined:
+        return choice
     levels = source.run([job], rows, "choose")[0]
+    return _best(source, rows, levels, job.parameters, chosen.choice, 1.0)
+
+
+def _best(
+    source: Source,
+    rows: InMemoryRows,
+    levels: Levels,
+    parameters: ChoiceParameters,
+    balls: Choice,
+    share: float,
+) -> LinkageChoice:
+    """Return the choice between balls, of which a share does not touch, and the best cut."""
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
     if levels.clearer_than(balls, share):
         cut = levels.best
-        differ = source.run([CutEvidenceJob(parameters, cut.n_clusters)], rows, "choose")[0]
+        job = CutEvidenceJob(parameters, cut.n_clusters, levels.halvings)
+        differ = source.run([job], rows, "choose")[0]
         if differ >= EVIDENCE:
             found.insert(0, levels.cut(cut))
         if differ >= EVIDENCE or not balls.divided:

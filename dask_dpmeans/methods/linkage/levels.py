@@ -1,7 +1,7 @@
 """Levels of the tree of micro-clusters: their scores, whether their clusters touch, and evidence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -116,13 +116,23 @@ class Levels:
     """Dimension of the rows; see `intrinsic_dimension`."""
     balls: Interval | None
     """Prices at which the given number of clusters is best, if they are clear."""
-    touching: frozenset[int]
-    """Numbers of clusters, best at some penalty, of which some touch; see `contacts`."""
+    parts: Mapping[int, int]
+    """Numbers of clusters, best at some penalty, after clusters that touch are joined; see
+    `contacts`.  A number that is left out has clusters that do not touch."""
+    halvings: int
+    """Times that the number of micro-clusters was halved."""
+    joined: bool
+    """Whether the clusters of some clear cut, with more micro-clusters too, are all joined."""
 
     @property
     def intervals(self) -> list[Interval]:
         """Penalties at which the numbers of clusters are best."""
         return cut_intervals(self.cuts)
+
+    @property
+    def touching(self) -> set[int]:
+        """Numbers of clusters of which some touch."""
+        return {number for number, parts in self.parts.items() if parts < number}
 
     @property
     def clear(self) -> bool:
@@ -132,8 +142,8 @@ class Levels:
     @property
     def best(self) -> Interval:
         """The interval of at least two clusters with the highest score, if none of them touch."""
-        left_out = {1} | self.touching
-        several = [each for each in self.intervals if each.n_clusters not in left_out]
+        several = [each for each in self.intervals if each.n_clusters > 1]
+        several = [each for each in several if each.n_clusters not in self.touching]
         return max(several, key=self.score_of, default=Interval(1, ALONE, ALONE))
 
     def clearer_than(self, balls: Choice, share: float) -> bool:
@@ -215,29 +225,34 @@ class LevelsJob:
         summary = self.parameters.summary(rows)
         most = min(self._wanted, len(summary.rows))
         path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
-        first = found = self._levels(summary, path, most)
-        while self.halved and not found.clear and most // 2 >= FEWEST_HALVED:
-            most //= 2
-            found = self._levels(summary, path, most)
-        return found if found.clear else first
+        first = found = self._levels(summary, path, most, 0)
+        joined = found.joined
+        while self.halved and not found.clear and most >> found.halvings >= 2 * FEWEST_HALVED:
+            found = self._levels(summary, path, most, found.halvings + 1)
+            joined |= found.joined
+        return replace(found if found.clear else first, joined=joined)
 
-    def _levels(self, summary: Summary, path: CenterPath, most: int) -> Levels:
-        """Return the levels of so many micro-clusters."""
-        price, k = price_of(path, most, self.micro_penalty)
+    def _levels(self, summary: Summary, path: CenterPath, most: int, halvings: int) -> Levels:
+        """Return the levels of so many micro-clusters, halved a number of times."""
+        price, k = price_of(path, most >> halvings, self.micro_penalty)
         balls = None
         if self.n_clusters is not None and self.micro_penalty is None:
             same = [each for each in intervals_of(path) if each.n_clusters == self.n_clusters]
             balls = same[0] if same else None
         centers = path.centers[k - 1]
         tree = _tree(summary, centers)
-        return Levels(
+        found = Levels(
             price=price,
             cuts=tree.cuts,
             n_rows=len(summary.rows),
             dimension=intrinsic_dimension(path.inertias),
             balls=balls,
-            touching=_touching(summary, centers, tree) if self.checked else frozenset(),
+            parts=_parts(summary, centers, tree) if self.checked else {},
+            halvings=halvings,
+            joined=False,
         )
+        clear = [each for each in found.intervals if found.score_of(each) > LEAST_SCORE]
+        return replace(found, joined=any(found.parts.get(each.n_clusters) == 1 for each in clear))
 
     @property
     def _wanted(self) -> int:
@@ -267,6 +282,8 @@ class CutEvidenceJob:
 
     parameters: ChoiceParameters
     n_clusters: int
+    halvings: int
+    """Times that the number of micro-clusters is halved."""
 
     def __call__(self, rows: InMemoryRows) -> float:
         """Return by how many standard deviations the cut differs from cuts of uniform clouds.
@@ -295,7 +312,7 @@ class CutEvidenceJob:
     def _figures(self, summary: Summary) -> Figures:
         """Return the logarithm of the cut, and the best score."""
         n = len(summary.rows)
-        path = summary.path(min(micro_clusters(n), n))
+        path = summary.path(min(max(1, micro_clusters(n) >> self.halvings), n))
         cuts = _tree(summary, path.centers[-1]).cuts
         dimension = intrinsic_dimension(path.inertias)
         several = [each for each in cut_intervals(cuts) if each.n_clusters > 1]
@@ -335,14 +352,13 @@ def _tree(summary: Summary, centers: Float64Array) -> GroupTree:
     return tree_of(graph, centers, weights)
 
 
-def _touching(summary: Summary, centers: Float64Array, tree: GroupTree) -> frozenset[int]:
-    """Return the numbers of clusters of micro-centers, (k, d), of which some touch."""
+def _parts(summary: Summary, centers: Float64Array, tree: GroupTree) -> dict[int, int]:
+    """Return `Levels.parts` of micro-centers, (k, d)."""
     numbers = {each.n_clusters for each in cut_intervals(tree.cuts)} - {1}
     if not numbers:
-        return frozenset()
+        return {}
     contacts = contacts_of(summary.rows, summary.weights, centers)
-    parts = {each: contacts.parts(level_groups(tree.merges, each)) for each in numbers}
-    return frozenset(each for each in numbers if parts[each] < each)
+    return {each: contacts.parts(level_groups(tree.merges, each)) for each in sorted(numbers)}
 
 
 def cut_intervals(cuts: Float64Array) -> list[Interval]:

@@ -16,20 +16,19 @@ from sklearn.datasets import make_blobs, make_circles, make_classification, make
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
-from dask_dpmeans.methods.linkage.chooser import (
-    ALONE,
+from dask_dpmeans.methods.linkage.chooser import AutoLinkage, choose
+from dask_dpmeans.methods.linkage.levels import (
     NEAREST,
-    AutoLinkage,
-    choose,
     cut_intervals,
     cut_score,
     intrinsic_dimension,
     micro_clusters,
     price_of,
 )
-from dask_dpmeans.methods.linkage.search import Method
+from dask_dpmeans.methods.linkage.search import ALONE, Method
 from dask_dpmeans.methods.linkage.tree import without_light_components
 
 
@@ -99,6 +98,40 @@ def test_powers_of_prices_score_alike_in_each_dimension(
     score = math.log((NEAREST - low) / (NEAREST - high)) * number**0.25
     assert cut_score(flat, 2.0) == pytest.approx(score, abs=1e-9)
     assert cut_score(powers, dimension) == pytest.approx(score, abs=1e-9)
+
+
+def ring(n: int, seed: int, radius: float = 1.0, width: float = 0.06) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    angles, radii = rng.uniform(0, 2 * np.pi, n), radius + rng.normal(0, width, n)
+    return np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
+
+
+@pytest.mark.parametrize(("n", "seed"), [(150, 0), (300, 1), (600, 2), (2000, 3)])
+def test_one_ring_is_one_cluster_and_the_reason_names_the_balls(n: int, seed: int) -> None:
+    found = chosen(ring(n, seed))
+    assert found.n_clusters == 1
+    if found.evidence >= EVIDENCE:
+        assert "balls would be pieces that touch" in found.reason
+        assert found.headline == "1 cluster: balls would be pieces of it"
+    assert LinkageChoice.from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+@pytest.mark.parametrize("n", [200, 300])
+def test_a_small_ring_around_a_blob_is_two_clusters(n: int) -> None:
+    blob = 0.4 * np.random.default_rng(n).normal(size=(n // 2, 2))
+    assert chosen(np.concatenate([ring(n // 2, 1, 3.0), blob])).n_clusters == 2
+
+
+def test_the_choice_does_not_depend_on_the_order_or_the_unit_of_rows() -> None:
+    rows = np.concatenate([ring(150, 0), ring(150, 1, 2.0)])
+    found = chosen(rows)
+    order = np.random.default_rng(0).permutation(len(rows))
+    assert chosen(rows[order]) == found
+    scaled = chosen(8.0 * rows)
+    assert [each.n_clusters for each in scaled.alternatives] == [
+        each.n_clusters for each in found.alternatives
+    ]
+    assert scaled.penalty == found.penalty
 
 
 @pytest.mark.parametrize(("d", "found"), [(1, 2), (2, 2), (3.5, 3.5), (6, 6), (20, 6)])

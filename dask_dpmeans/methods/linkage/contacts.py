@@ -27,7 +27,9 @@ LEVEL = 0.05
 """Chance of so few rows in the middle without a gap, divided by the number of centers (Bonferroni):
 there are about as many places where a gap may appear by chance."""
 NEAR = 4.0
-"""Greatest distance of the nearest rows of groups that touch, in mean distances to the next row."""
+"""Greatest distance of the nearest rows of groups that touch, in mean distances to the next row.  Of
+196 small sets of 14 families, 154, 160, 163, 167 had the right number with 3, 3.5, 4, 5; with 5 the ARI
+of `compound` fell from .93 to .58."""
 MOST_ROWS = 2**9
 """Rows of a center whose distances are computed, at most."""
 

@@ -14,6 +14,7 @@
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -146,7 +147,8 @@ def _unasked(source: Source, rows: InMemoryRows, job: LevelsJob) -> LinkageChoic
     checked = replace(job, checked=True, halved=not balls.divided)
     levels = source.run([checked], rows, "choose")[0]
     choice = _best(source, rows, levels, job.parameters, balls, share)
-    if choice.divided or share == 0 or levels.joined:
+    touched = share < 1 or levels.fewest < math.inf
+    if choice.divided or not touched or share == 0 or levels.fewest == 1:
         return choice
     levels = source.run([job], rows, "choose")[0]
     return _best(source, rows, levels, job.parameters, chosen.choice, 1.0)

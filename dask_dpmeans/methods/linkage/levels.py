@@ -122,8 +122,9 @@ class Levels:
     `contacts`.  A number that is left out has clusters that do not touch."""
     halvings: int
     """Times that the number of micro-clusters was halved."""
-    joined: bool
-    """Whether the clusters of some clear cut, with more micro-clusters too, are all joined."""
+    fewest: float
+    """Fewest parts of a clear cut, here or with more micro-clusters, of which clusters touch; infinite
+    if there is none."""
 
     @property
     def intervals(self) -> list[Interval]:
@@ -227,11 +228,11 @@ class LevelsJob:
         most = min(self._wanted, len(summary.rows))
         path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
         first = found = self._levels(summary, path, most, 0)
-        joined = found.joined
+        fewest = found.fewest
         while self.halved and not found.clear and most >> found.halvings >= 2 * FEWEST_HALVED:
             found = self._levels(summary, path, most, found.halvings + 1)
-            joined |= found.joined
-        return replace(found if found.clear else first, joined=joined)
+            fewest = min(fewest, found.fewest)
+        return replace(found if found.clear else first, fewest=fewest)
 
     def _levels(self, summary: Summary, path: CenterPath, most: int, halvings: int) -> Levels:
         """Return the levels of so many micro-clusters, halved a number of times."""
@@ -250,10 +251,13 @@ class LevelsJob:
             balls=balls,
             parts=_parts(summary, centers, tree) if self.checked else {},
             halvings=halvings,
-            joined=False,
+            fewest=math.inf,
         )
         clear = [each for each in found.intervals if found.score_of(each) > LEAST_SCORE]
-        return replace(found, joined=any(found.parts.get(each.n_clusters) == 1 for each in clear))
+        touching = [each.n_clusters for each in clear if each.n_clusters in found.touching]
+        return replace(
+            found, fewest=min((found.parts[each] for each in touching), default=math.inf)
+        )
 
     @property
     def _wanted(self) -> int:

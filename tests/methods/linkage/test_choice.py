@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import asdict
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import AutoLinkage, choose
 from dask_dpmeans.methods.linkage.levels import (
     NEAREST,
+    Levels,
     cut_intervals,
     cut_score,
     intrinsic_dimension,
@@ -120,6 +122,23 @@ def test_one_ring_is_one_cluster_and_the_reason_names_the_balls(n: int, seed: in
 def test_a_small_ring_around_a_blob_is_two_clusters(n: int) -> None:
     blob = 0.4 * np.random.default_rng(n).normal(size=(n // 2, 2))
     assert chosen(np.concatenate([ring(n // 2, 1, 3.0), blob])).n_clusters == 2
+
+
+def test_balls_of_which_two_touch_are_kept_if_no_cut_is_clear() -> None:
+    centers = 8**0.5 * np.eye(2).repeat(2, axis=0) * np.array([1, -1, 1, -1])[:, np.newaxis]
+    found = chosen(make_blobs(200, centers=centers, random_state=6)[0])
+    assert (found.n_clusters, found.chosen.balls) == (4, True)
+
+
+@pytest.mark.parametrize(("share", "clearer"), [(1.0, False), (0.6, True)])
+def test_balls_that_touch_count_less_against_a_cut(share: float, clearer: bool) -> None:
+    balls: Any = SimpleNamespace(
+        divided=True, n_clusters=3, stability=1.0, chosen=SimpleNamespace(score=6.0)
+    )
+    cuts = np.array([0.0, 0.04, 0.9, 1.8])
+    levels = Levels(1.0, cuts, 100, 2.0, None, {}, 0, math.inf)
+    assert 2.4 < levels.score_of(levels.best) < 4
+    assert levels.clearer_than(balls, share) == clearer
 
 
 def test_the_choice_does_not_depend_on_the_order_or_the_unit_of_rows() -> None:

@@ -748,8 +748,8 @@ def swap_compiled(
 ) -> tuple[Int64Array, Float64Array, int]:
     """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1.
 
-    Also return at least how far rows are from other centers, but the one that opened, squared, (n,),
-    and the number of the one that left, where it opened.
+    Also return at least how far rows are from other centers, but the new one, squared, (n,), and the
+    number of the new one.
     """
     n, k = len(rows), centers.shape[1]
     labels, others = np.empty(n, np.int64), np.empty(n, np.int64)

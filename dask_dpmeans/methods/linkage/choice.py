@@ -40,8 +40,7 @@ class LinkageAlternative(Alternative):
 class LinkageChoice(Choice):
     """Chosen prices of micro-clusters and of clusters: why, and what else might be.
 
-    The evidence is for the best cut, or for balls if these have the higher score.  It may be enough
-    for balls that touch; then there is one cluster.
+    The evidence is for the best cut, or for balls if these have the higher score.
     """
 
     alternative: ClassVar[type[Alternative]] = LinkageAlternative
@@ -55,18 +54,11 @@ class LinkageChoice(Choice):
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number or a price given"
-        if self._touching:
-            return f"{count}: balls would be pieces of it"
         if not self.divided:
             return super().headline
         if self.penalty == ALONE:
             return f"{count}, which are balls"
         return f"{count}: few rows between them"
-
-    @property
-    def _touching(self) -> bool:
-        """Whether one cluster was chosen although balls differ from evenly spread rows."""
-        return not self.divided and self.evidence >= EVIDENCE
 
     @property
     def nearly_as_good(self) -> None:
@@ -85,12 +77,6 @@ class LinkageChoice(Choice):
             return f"{count} on the summary, with a number of clusters or a price given."
         if self.rows_used == 1 or len(self.alternatives) == 1:
             return self._why_one
-        if self._touching:
-            number = self.alternatives[1].n_clusters
-            return (
-                f"1 cluster: no cut between micro-clusters is clear, and {number:,} balls would be "
-                "pieces that touch: rows lie between them, as near to each other as elsewhere."
-            )
         if not self.divided:
             return (
                 "1 cluster: rows without clusters, spread evenly in the same directions, divide "

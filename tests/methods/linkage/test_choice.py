@@ -4,7 +4,6 @@ import json
 import math
 from dataclasses import asdict
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,20 +16,20 @@ from sklearn.datasets import make_blobs, make_circles, make_classification, make
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
-from dask_dpmeans.methods.linkage.chooser import AutoLinkage, choose
-from dask_dpmeans.methods.linkage.levels import (
+from dask_dpmeans.methods.linkage.chooser import (
+    ALONE,
     NEAREST,
-    Levels,
+    AutoLinkage,
+    choose,
     cut_intervals,
     cut_score,
     intrinsic_dimension,
     micro_clusters,
     price_of,
 )
-from dask_dpmeans.methods.linkage.search import ALONE, Method
+from dask_dpmeans.methods.linkage.search import Method
 from dask_dpmeans.methods.linkage.tree import without_light_components
 
 
@@ -100,57 +99,6 @@ def test_powers_of_prices_score_alike_in_each_dimension(
     score = math.log((NEAREST - low) / (NEAREST - high)) * number**0.25
     assert cut_score(flat, 2.0) == pytest.approx(score, abs=1e-9)
     assert cut_score(powers, dimension) == pytest.approx(score, abs=1e-9)
-
-
-def ring(n: int, seed: int, radius: float = 1.0, width: float = 0.06) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    angles, radii = rng.uniform(0, 2 * np.pi, n), radius + rng.normal(0, width, n)
-    return np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
-
-
-@pytest.mark.parametrize(("n", "seed"), [(150, 0), (300, 1), (600, 2), (2000, 3)])
-def test_one_ring_is_one_cluster_and_the_reason_names_the_balls(n: int, seed: int) -> None:
-    found = chosen(ring(n, seed))
-    assert found.n_clusters == 1
-    if found.evidence >= EVIDENCE:
-        assert "balls would be pieces that touch" in found.reason
-        assert found.headline == "1 cluster: balls would be pieces of it"
-    assert LinkageChoice.from_json(json.loads(json.dumps(found.as_json()))) == found
-
-
-@pytest.mark.parametrize("n", [200, 300])
-def test_a_small_ring_around_a_blob_is_two_clusters(n: int) -> None:
-    blob = 0.4 * np.random.default_rng(n).normal(size=(n // 2, 2))
-    assert chosen(np.concatenate([ring(n // 2, 1, 3.0), blob])).n_clusters == 2
-
-
-def test_balls_of_which_two_touch_are_kept_if_no_cut_is_clear() -> None:
-    centers = 8**0.5 * np.eye(2).repeat(2, axis=0) * np.array([1, -1, 1, -1])[:, np.newaxis]
-    found = chosen(make_blobs(200, centers=centers, random_state=6)[0])
-    assert (found.n_clusters, found.chosen.balls) == (4, True)
-
-
-@pytest.mark.parametrize(("share", "clearer"), [(1.0, False), (0.6, True)])
-def test_balls_that_touch_count_less_against_a_cut(share: float, clearer: bool) -> None:
-    balls: Any = SimpleNamespace(
-        divided=True, n_clusters=3, stability=1.0, chosen=SimpleNamespace(score=6.0)
-    )
-    cuts = np.array([0.0, 0.04, 0.9, 1.8])
-    levels = Levels(1.0, cuts, 100, 2.0, None, {}, 0, math.inf)
-    assert 2.4 < levels.score_of(levels.best) < 4
-    assert levels.clearer_than(balls, share) == clearer
-
-
-def test_the_choice_does_not_depend_on_the_order_or_the_unit_of_rows() -> None:
-    rows = np.concatenate([ring(150, 0), ring(150, 1, 2.0)])
-    found = chosen(rows)
-    order = np.random.default_rng(0).permutation(len(rows))
-    assert chosen(rows[order]) == found
-    scaled = chosen(8.0 * rows)
-    assert [each.n_clusters for each in scaled.alternatives] == [
-        each.n_clusters for each in found.alternatives
-    ]
-    assert scaled.penalty == found.penalty
 
 
 @pytest.mark.parametrize(("d", "found"), [(1, 2), (2, 2), (3.5, 3.5), (6, 6), (20, 6)])

@@ -21,7 +21,7 @@ class Quiet(MotoRequestHandler):
 
 @contextmanager
 def s3_server(**options: str) -> Iterator[str]:
-    """Serve S3 alone; yield the address.  The options are those of `create_bucket`.
+    """Serve S3 alone; yield the address.  Options go to `create_bucket`.
 
     Moto's own server takes as long to find the service of each request, and to log it, as to answer.
     """

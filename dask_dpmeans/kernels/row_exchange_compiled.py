@@ -153,7 +153,10 @@ def _square_distances(
 
 @compile_loop
 def _least(values: Float64Array, count: int) -> float:
-    """Return the least of the first of some values, (m,): of eight at a time, as compilers like it."""
+    """Return the least of the first values, (m,), `count` of them.
+
+    Eight are compared at a time, which compilers make into vector instructions.
+    """
     a = b = c = d = e = f = g = h = np.inf
     eights = count // 8 * 8
     for i in range(0, eights, 8):
@@ -486,7 +489,10 @@ def exchange_rows_compiled(
 
 @compile_loop
 def _first_least(values: Float64Array, count: int) -> tuple[int, float]:
-    """Return the place of the least of the first of some values, (m,), the first of equal ones, and it."""
+    """Return the place of the least of the first values, (m,), `count` of them, and the least.
+
+    Of equal ones the first counts.
+    """
     least, place = _least(values, count), 0
     while place < count - 1 and values[place] != least:
         place += 1

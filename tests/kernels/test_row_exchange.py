@@ -70,6 +70,17 @@ def test_rows_move_to_a_lower_objective_that_no_move_of_one_row_lowers(drawn):
             assert cost(rows, weights, other, penalty, spherical) >= least - 1e-7 * penalty
 
 
+def exchanged_with_and_without_numba(*given):
+    """The end of moves, which is the same to the bit without Numba."""
+    found = exchange(*given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        other = exchange(*given)
+    assert found.labels.tolist() == other.labels.tolist()
+    assert (found.objective, found.passes) == (other.objective, other.passes)
+    return found
+
+
 @settings(max_examples=80)
 @given(partitions(most=90, columns=10), st.sampled_from([math.inf, 0.5, 0.05]))
 def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn, outliers):
@@ -77,12 +88,7 @@ def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn, outliers)
     if outliers < math.inf:
         labels[1::3] = -1
     given = LinearPrice(penalty), MOST, DIVERGENCES[spherical], outliers * penalty
-    found = exchange(rows, weights, labels, *given)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "AVAILABLE", False)
-        other = exchange(rows, weights, labels, *given)
-    assert found.labels.tolist() == other.labels.tolist()
-    assert (found.objective, found.passes) == (other.objective, other.passes)
+    exchanged_with_and_without_numba(rows, weights, labels, *given)
 
 
 @settings(max_examples=40)
@@ -101,12 +107,15 @@ def test_rows_that_become_outliers_late_do_so_with_compiled_loops(seed, n, k, d,
     labels = random.integers(-1, k, n)
     labels[0] = 0
     given = LinearPrice(4.0 * d), MOST, SQUARED, outliers * 4.0 * d
-    found = exchange(rows, weights, labels, *given)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "AVAILABLE", False)
-        other = exchange(rows, weights, labels, *given)
-    assert found.labels.tolist() == other.labels.tolist()
-    assert (found.objective, found.passes) == (other.objective, other.passes)
+    exchanged_with_and_without_numba(rows, weights, labels, *given)
+
+
+def test_of_costs_that_underflow_to_0_the_first_cluster_counts():
+    """A row of weight 1e-295 costs nothing in two clusters, of which the second is nearer."""
+    rows, weights = np.array([[0.0], [2e-20], [-1e-20]]), np.array([1e-295, 1.0, 1.0])
+    given = LinearPrice(1e-41), 1, SQUARED
+    found = exchanged_with_and_without_numba(rows, weights, np.array([2, 0, 1]), *given)
+    assert found.labels.tolist() == [0, 0, 1]
 
 
 def nearest_changed(centers, counts, ages):

@@ -43,18 +43,23 @@ def drawn(few, random):
     return random.random((2, n + 1, 3)), random.random(2 * n + 2 * SWAP_TRIES)
 
 
+def assert_numpy_gives_the_same(searches):
+    """The ends of searches are the same to the bit without Numba."""
+    compiled = searches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        plain = searches()
+    for one, other in zip(compiled, plain, strict=True):
+        assert one.centers.tobytes() == other.centers.tobytes()
+        assert (one.objective, one.passes) == (other.objective, other.passes)
+
+
 @settings(max_examples=60)
 @given(problem=problems())
 def test_numpy_gives_the_bytes_of_compiled_loops(problem):
     few, random = problem
     draws = drawn(few, random)
-    compiled = ends(few, *draws)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "AVAILABLE", False)
-        plain = ends(few, *draws)
-    for one, other in zip(compiled, plain, strict=True):
-        assert one.centers.tobytes() == other.centers.tobytes()
-        assert (one.objective, one.passes) == (other.objective, other.passes)
+    assert_numpy_gives_the_same(lambda: ends(few, *draws))
 
 
 @settings(max_examples=60)
@@ -80,13 +85,7 @@ def test_rows_that_stay_unseen_would_have_stayed(seed, n, k, d, magnitudes, spre
         later = draws[1][: one.centers.shape[1] + child.centers.shape[1] + 2 * SWAP_TRIES]
         return one, two, child, few.child(child, one, later)
 
-    compiled = generations()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "AVAILABLE", False)
-        plain = generations()
-    for one, other in zip(compiled, plain, strict=True):
-        assert one.centers.tobytes() == other.centers.tobytes()
-        assert (one.objective, one.passes) == (other.objective, other.passes)
+    assert_numpy_gives_the_same(generations)
 
 
 @settings(max_examples=60)

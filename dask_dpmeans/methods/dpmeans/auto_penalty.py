@@ -20,14 +20,13 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice
 from dask_dpmeans.methods.dpmeans.chooser import (
-    SUMMARY_ROWS,
     ChoiceParameters,
     Chosen,
     check_room,
+    choice_summary,
     choose_from,
 )
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of, outlier_penalty_for
-from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.methods.dpmeans.starts import Restart
@@ -67,7 +66,7 @@ class AutoPenalty:
         Fits of halves run at the same time if there are workers or threads.
         """
         check_room(source)
-        rows, whole = summary_of(source, SUMMARY_ROWS, seed)
+        rows, whole = choice_summary(source, seed)
         divergence = self.method.divergence
         parameters = ChoiceParameters(seed, divergence.spherical, divergence.length)
         chosen = choose_from(source, self._flat(rows), parameters)

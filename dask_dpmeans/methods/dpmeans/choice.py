@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 from dask_dpmeans.checks import describe_value, format_count
@@ -16,8 +16,8 @@ EVIDENCE = 3.0
 in 2, 5, 10, 20 and 50 columns with 60 and 300 rows, at most 2 had more.  Of 400 uniform draws of 1
 column, 20 had more with 60 rows, and 29 with 300 rows."""
 NEARLY = 0.8
-"""Another number of clusters with this share of the chosen one's score times stability is nearly as
-good."""
+"""Another number of clusters is nearly as good with this share of the chosen one's score times
+agreement of halves."""
 LONGEST = 1e15
 """Numbers of a sentence from here on are written with an exponent."""
 AUTO = "auto"
@@ -43,21 +43,28 @@ class Alternative:
     stability: float | None
     """Mean adjusted Rand index of fits of two halves of the rows, at this penalty; None if the
     score is not close to the best."""
+    replicated: float | None = field(default=None, kw_only=True)
+    """Mean share of log(high / low) over which fits of halves of the rows have as many clusters,
+    give or take one in 40; None if it was not measured."""
 
     @property
     def penalties(self) -> dict[str, float]:
         """The parameters of an estimator that prices this number of clusters, by name."""
         return {"penalty": self.penalty}
 
+    @property
+    def merit(self) -> float:
+        """The score times how well halves of the rows agree, on the range and on the clusters."""
+        share = 1.0 if self.replicated is None else self.replicated
+        return self.score * (1 + share) / 2 * (self.stability or 0.0)
+
     @classmethod
-    def of(cls, interval: Interval, stability: float | None) -> Self:
+    def of(
+        cls, interval: Interval, stability: float | None, replicated: float | None = None
+    ) -> Self:
         """Return the number of clusters of an interval."""
-        found = score(interval)
-        return cls(*interval[:1], interval.middle, *interval[1:], found, stability)
-
-
-def _product(alternative: Alternative) -> float:
-    return alternative.score * (alternative.stability or 0.0)
+        found = interval.n_clusters, interval.middle, interval.low, interval.high, score(interval)
+        return cls(*found, stability, replicated=replicated)
 
 
 def _rounded(value: float) -> str:
@@ -145,8 +152,8 @@ class Choice:
         others = [each for each in self.alternatives[1:] if each.stability is not None]
         if not self.divided or not others:
             return None
-        second = max(others, key=_product)
-        return second if _product(second) >= NEARLY * _product(self.chosen) else None
+        second = max(others, key=lambda each: each.merit)
+        return second if second.merit >= NEARLY * self.chosen.merit else None
 
     @property
     def reason(self) -> str:
@@ -242,7 +249,7 @@ class Choice:
         """Return whether a field of a choice or of an alternative can have a value."""
         if name in ("n_clusters", "tried", "largest", "rows_used", "components"):
             return type(value) is int and value > 0
-        if name == "stability" and value is None:
+        if name in ("stability", "replicated") and value is None:
             return True
         known = type(value) in (int, float) and math.isfinite(value)
         if known and name in ("penalty", "low", "high"):

@@ -246,13 +246,14 @@ def summary_of(
     seed: int,
     most: float = math.inf,
     divergence: Divergence | None = None,
+    whole: int | None = None,
 ) -> tuple[InMemoryRows, bool]:
     """Return a coreset of about `size` rows, or all rows with weight, and whether it is all.
 
-    A source of at most ``2 * size`` rows is its own summary.  For a coreset, rows cost a divergence,
-    or squared distances, and at most `most` for each unit of weight.
+    A source of at most `whole` rows, by default ``2 * size``, is its own summary.  For a coreset,
+    rows cost a divergence, or squared distances, and at most `most` for each unit of weight.
     """
-    if source.plan.n_rows > 2 * size:
+    if source.plan.n_rows > (2 * size if whole is None else whole):
         drawn = Sensitivity.of(source, seed, most, divergence)[0].coreset(source, size)
         return replace(drawn, scale=None), False
     everything = source.fold(Gather(), name="gather")

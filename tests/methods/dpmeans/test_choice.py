@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import replace
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import Any
 
 import dask.array as da
@@ -193,7 +193,22 @@ def test_a_coreset_chooses_alike_from_memory_and_from_chunks(monkeypatch) -> Non
     found = choose(lazy, 1)
     assert found.choice == known.choice
     assert (known.choice.n_clusters, known.passes) == (4, 3)
-    assert known.choice.rows_used <= 300
+    assert 300 < known.choice.rows_used <= 600  # in three columns
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rows"),
+    [
+        (12_288, 900, 12_288),
+        (12_289, 900, 6144),
+        (10**9, 6, 6144),
+        (10**9, 4, 8192),
+        (12_289, 2, 12_288),
+        (10**9, 1, 12_288),
+    ],
+)
+def test_more_rows_choose_in_few_columns(n: int, d: int, rows: int) -> None:
+    assert chooser.summary_rows(n, d) == rows
 
 
 def slow_intervals(inertias: list[float]) -> list[tuple[int, float, float]]:
@@ -228,6 +243,53 @@ def test_scores_are_those_of_all_pairs_of_costs(seed: int) -> None:
     )
     ordered = [each.score for each in found.alternatives]
     assert ordered == sorted(ordered, reverse=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cuts=st.lists(st.floats(0.01, 100), min_size=2, max_size=12, unique=True),
+    numbers=st.lists(st.integers(30, 90), min_size=11, max_size=11, unique=True),
+    k=st.integers(30, 90),
+    low=st.floats(0.01, 50),
+    factor=st.floats(1.01, 9),
+)
+def test_a_range_is_replicated_where_others_have_about_as_many(
+    cuts: list[float], numbers: list[int], k: int, low: float, factor: float
+) -> None:
+    ends = sorted(cuts)
+    falling = sorted(numbers, reverse=True)
+    others = [Interval(n, *pair) for n, pair in zip(falling, pairwise(ends), strict=False)]
+    steps = low * factor ** ((np.arange(20_000) + 0.5) / 20_000)  # even in the logarithm
+    found = np.zeros(len(steps))
+    for each in others:
+        found[(steps > each.low) & (steps < each.high)] = each.n_clusters
+    slack = 0 if k < 40 else 1 if k < 80 else 2
+    wanted = np.mean(np.abs(found - k) <= slack)
+    share = chooser.replicated(Interval(k, low, low * factor), others)
+    assert share == pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_range_of_one_point_is_replicated() -> None:
+    assert chooser.replicated(Interval(1, 1.0, 1.0), [Interval(1, 0.0, math.inf)]) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_close_scores_the_one_on_which_halves_agree_most_is_chosen(
+    monkeypatch, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    shares = rng.uniform(size=200)
+    monkeypatch.setattr(chooser, "EVIDENCE", -math.inf)
+    monkeypatch.setattr(chooser, "replicated", lambda each, _: shares[each.n_clusters])
+    found = chosen(rng.normal(size=(300, 2)) * [3.0, 1.0], seed=seed)  # no number is clear
+    compared = [each for each in found.alternatives if each.replicated is not None]
+    merits = []
+    for each in compared:
+        assert each.replicated == pytest.approx(shares[each.n_clusters])
+        merits.append(each.score * each.stability * (1 + shares[each.n_clusters]) / 2)
+        assert each.merit == pytest.approx(merits[-1])
+    assert len(merits) > 1
+    assert merits[0] == max(merits)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,7 +13,9 @@ from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared, nearest_two
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
-from dask_dpmeans.methods.dpmeans.row_exchange import costs_with
+from dask_dpmeans.kernels.gather import GatheredRows
+from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.dpmeans.row_exchange import costs_with, exchange_and_kick
 
 ENCODED = {
     case.name: case
@@ -188,3 +190,24 @@ def test_rows_with_nothing_observed_have_no_label_among_encoded_rows():
     assert unlabeled.any()
     assert unlabeled.tolist() == (case.rows.factors == 0).tolist()
     assert Encoded("poisson", 0).divergence.unlabeled(Encoded("poisson", 0).values) is None
+
+
+WHOLE = [name for name in sorted(ENCODED) if ENCODED[name].missing == "error"]
+"""Kinds without missing values, which are not equal to each other."""
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@given(seed=seeds)
+def test_rows_that_are_equal_move_together(name, seed) -> None:
+    case = Encoded(name, seed)
+    few = case.seen[:6]
+    numbers = np.random.default_rng(seed).integers(len(few), size=20)
+    rows, weights = case.values[few][numbers], case.weights[few][numbers]
+    different, which = np.unique(rows, axis=0, return_inverse=True)
+    summed = np.bincount(which.ravel(), weights)
+    costs = LinearPrice(0.3), case.divergence, np.inf
+    ends = []
+    for each, weight in ((rows, weights), (different, summed)):
+        gathered = GatheredRows(each, weight, np.zeros(len(each), np.int64))
+        ends.append(exchange_and_kick(gathered, rows[:2], costs, np.random.default_rng(0), kicks=8))
+    np.testing.assert_array_equal(*ends)

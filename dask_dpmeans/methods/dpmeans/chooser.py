@@ -354,9 +354,10 @@ class Summary:
 
     def largest(self, path: CenterPath, tried: int) -> int:
         """Return the greatest number of clusters that may be chosen."""
-        if len(path.inertias) < tried:  # no more rows differ
+        found = len(path.inertias)
+        if found < tried and path.inertias[-1] <= FLOOR * path.inertias[0]:  # no more rows differ
             return int(self.count / 2)
-        return int(REFINED * tried)
+        return int(REFINED * found)
 
     def evidence(self, k: int) -> float:
         """Return by how many standard deviations k clusters of the rows differ from uniform clouds.

@@ -138,9 +138,11 @@ def choose(
         )
     if n <= 2 * SUMMARY_ROWS:
         rows = summary_of(source, SUMMARY_ROWS, seed)[0]
-        n = int(parameters.summary(rows).count)
+        summary = parameters.summary(rows)
+        n = int(min(summary.count, len(summary.rows)))
     else:
         rows = _sample(source, seed)
+        n = different_rows(rows, n)
     check_squares(rows.summary)
     levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:
@@ -202,6 +204,17 @@ def intrinsic_dimension(inertias: Float64Array) -> float:
         return LEAST_DIMENSION
     found = 2 * math.log(k / half) / math.log(some[half - 1] / some[-1])
     return max(min(found, math.log2(k)), LEAST_DIMENSION)
+
+
+def different_rows(sample: InMemoryRows, n: int) -> int:
+    """Return about how many of n rows differ, by a sample of them that were drawn alike.
+
+    At least so many do, by how many rows of the sample are there once and twice (Chao 1984).  If
+    none is there twice, all differ.
+    """
+    counts = np.unique(sample.rows + 0.0, axis=0, return_counts=True)[1]
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    return min(n, len(counts) + once * (once - 1) // (2 * (twice + 1)))
 
 
 def _sample(source: Source, seed: int) -> InMemoryRows:
@@ -304,7 +317,7 @@ class LevelsJob:
 
     parameters: ChoiceParameters
     n_rows: int
-    """Number of rows that the summary stands for."""
+    """Number of different rows that the summary stands for."""
     micro_penalty: float | None
     n_clusters: int | None
 

@@ -170,6 +170,18 @@ def test_sparse_rows_are_clustered_as_dense_ones(fitted):
     same(LinkageDPMeans(random_state=0).fit(csr_array(ROWS)), fitted)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_whole_weights_leave_the_clusters_as_they_are(seed):
+    rows, shapes = MOONS
+    weights = np.random.default_rng(seed).integers(1, 10, len(rows))
+    model = LinkageDPMeans(random_state=0).fit(rows, sample_weight=weights)
+    repeated = LinkageDPMeans(random_state=0).fit(np.repeat(rows, weights, axis=0))
+    for each, labels in ((model, shapes), (repeated, np.repeat(shapes, weights))):
+        assert adjusted_rand_score(labels, each.labels_) == 1
+        assert len(each.groups_) < 100
+    assert repeated.micro_penalty_ == model.micro_penalty_
+
+
 def test_weights_are_repeated_rows():
     rows = MOONS[0][:200].round(2)
     rows = np.unique(rows, axis=0)

@@ -8,7 +8,8 @@ from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice
 from dask_dpmeans.methods.linkage.search import ALONE
 
 CLEARER = 1.5
-"""Balls are chosen if their score is this many times the score of the best cut."""
+"""Balls are chosen if their score is this many times the score of the best cut; but see
+`chooser.FEW_EACH`."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class LinkageChoice(Choice):
         if self.penalty == ALONE:
             return (
                 f"{count}, which are balls: their score is {chosen.score:.2f}, fits of halves of "
-                f"the rows agree by {self.stability:.2f}, and cuts between micro-clusters score "
-                "less, or do no better than on evenly spread rows."
+                f"the rows agree by {self.stability:.2f}, and cuts between micro-clusters are not "
+                "clearer, or do no better than on evenly spread rows."
             )
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "

@@ -1,12 +1,12 @@
 """The choice of the prices of micro-clusters and of clusters of any shape, from a summary.
 
-1. K micro-clusters of the summary, about 2 * sqrt(rows), give the price of a micro-cluster, and
-   each number of clusters of their tree is best over an interval of penalties.  The longest one, by
+1. K micro-clusters of the summary, about 2 * sqrt(different rows), give the price of one, and each
+   number of clusters of their tree is best over an interval of penalties.  The longest one, by
    a score that allows for the number and for the dimension of the rows, is the best cut.
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
-   the cut.  If not, it is the cut, if it differs from cuts of uniform clouds; then balls; then one
-   cluster.
+   the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
+   cuts of uniform clouds; then balls; then one cluster.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
 """
@@ -50,8 +50,8 @@ from dask_dpmeans.methods.linkage.search import ALONE, State
 from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
 
 FEWEST, BY_ROOT, MOST, ROWS_EACH = 30, 2, 300, 2
-"""Micro-clusters: this many times the root of the rows, between the first and the third number, and
-at least so many rows each."""
+"""Micro-clusters: this many times the root of the different rows, between the first and the third
+number, and at least so many of these each."""
 FURTHER = 1.1
 """Numbers of micro-clusters are tried up to this many times theirs, so that it may be best."""
 NEAREST = 0.002
@@ -259,6 +259,7 @@ class Levels:
     def clearer_than(self, balls: Choice) -> bool:
         """Return whether the best cut has some score, and balls not `CLEARER` times as much.
 
+        With few micro-clusters for each cluster, the cut needs `CLEARER` times as much as balls.
         If both have as many clusters, they are likely balls that touch: the cut has the score of
         two dimensions then.  With its own, it was taken for four Gaussians in 5 to 20 columns, and
         ARI was .01 to .12 lower.
@@ -395,7 +396,7 @@ class CutEvidenceJob:
 
 
 def micro_clusters(n: int) -> int:
-    """Return how many micro-clusters n rows get."""
+    """Return how many micro-clusters n different rows get."""
     return max(1, int(min(MOST, max(FEWEST, BY_ROOT * math.sqrt(n)), n / ROWS_EACH)))
 
 

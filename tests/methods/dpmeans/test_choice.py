@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 from scipy.stats import t as student
+from sklearn.datasets import make_moons
 from strategies import seeds
 
 from dask_dpmeans.methods.dpmeans import chooser
@@ -22,6 +23,7 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     CLOUDS,
     FEWEST_CLOUDS,
     FLOOR,
+    REFINED,
     Summary,
     choose,
 )
@@ -412,3 +414,18 @@ def test_rows_that_fill_a_grid_are_no_clusters_for_that(seed: int) -> None:
     assert chosen(rounded).n_clusters == 1
     assert chosen(rng.integers(0, 2, (300, 6))).n_clusters == 1
     assert chosen(np.r_[rounded, rounded + 30.0]).n_clusters == 2
+
+
+def test_the_last_number_found_is_not_chosen_unless_nothing_is_left_to_divide() -> None:
+    """A way down by merges may leave the greatest numbers no better than fewer clusters."""
+    rows = make_moons(500, noise=0.05, random_state=0)[0]
+    weighted = summary(rows, np.full(500, 4))
+    path = weighted.path(weighted.most_tried)
+    assert len(path.inertias) < weighted.most_tried < len(rows)
+    assert weighted.largest(path, weighted.most_tried) == int(REFINED * len(path.inertias))
+    found, once = chosen(rows, np.full(500, 4)), chosen(rows)
+    assert found.n_clusters == once.n_clusters
+    places = summary(np.arange(12.0).reshape(6, 2), np.full(6, 50))
+    whole = places.path(places.most_tried)
+    assert len(whole.inertias) == 6 < places.most_tried
+    assert places.largest(whole, places.most_tried) == 150

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs, make_circles, make_classification, make_moons
+from strategies import seeds
 
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
@@ -25,6 +26,7 @@ from dask_dpmeans.methods.linkage.chooser import (
     choose,
     cut_intervals,
     cut_score,
+    different_rows,
     intrinsic_dimension,
     micro_clusters,
     price_of,
@@ -56,6 +58,73 @@ def test_balls_that_touch_are_micro_clusters_of_their_own(d: int) -> None:
     found = chosen(rows)
     assert (found.n_clusters, found.chosen.balls, found.penalty) == (4, True, ALONE)
     assert "4 clusters, which are balls" in found.reason
+
+
+@settings(max_examples=4, deadline=None)
+@example(factor=3, d=2)
+@given(factor=st.integers(2, 10_000), d=st.sampled_from([2, 3]))
+def test_a_whole_weight_of_all_rows_only_scales_the_price(factor: int, d: int) -> None:
+    rows = np.pad(make_moons(200, noise=0.05, random_state=0)[0], ((0, 0), (0, d - 2)))
+    expected, weights = chosen(rows), np.full(len(rows), factor)
+    found = choose(sources.as_source(rows, weights), 0)
+    assert (found.n_clusters, found.tried) == (expected.n_clusters, expected.tried) == (2, 30)
+    assert found.penalty == pytest.approx(expected.penalty)
+    price = expected.penalties["micro_penalty"]
+    assert found.penalties["micro_penalty"] == pytest.approx(factor * price)
+    if factor == 3:
+        assert chosen(np.repeat(rows, factor, axis=0)) == found
+
+
+@settings(max_examples=50, deadline=None)
+@given(different=st.integers(1, 60), times=st.integers(1, 5), n=st.integers(300, 10**9), seed=seeds)
+def test_different_rows_are_counted_by_a_sample(
+    different: int, times: int, n: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    some = rng.permutation(1000)[:different].astype(float)
+    values = np.column_stack([some, rng.choice([0.0, -0.0], different)])
+    sample = InMemoryRows(rng.permutation(values.repeat(times, axis=0)), None)
+    found = different_rows(sample, n)
+    if times == 1:  # about as many others may not be in the sample as there are pairs
+        assert found == min(n, different + math.comb(different, 2))
+    else:
+        assert found == different
+    assert different_rows(sample, 5) <= 5
+
+
+def test_few_values_of_many_rows_have_few_micro_clusters() -> None:
+    rows = make_moons(20_000, noise=0.05, random_state=0)[0]
+    found = chosen(np.round(rows, 1))
+    assert (found.n_clusters, found.chosen.balls) == (2, False)
+    assert 25 <= found.tried <= len(np.unique(np.round(rows, 1), axis=0)) / 3
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k", "spread"),
+    [(1000, 200, 20, 5.0), (400, 50, 20, 2.0), (300, 10, 20, 1.5), (200, 200, 10, 5.0)],
+)
+def test_balls_of_few_micro_clusters_each_are_not_joined(
+    n: int, d: int, k: int, spread: float
+) -> None:
+    rows = make_blobs(n, d, centers=k, cluster_std=spread, random_state=1)[0]
+    found = chosen(rows)
+    assert (found.n_clusters, found.chosen.balls) == (k, True)
+    assert "are not clearer" in found.reason
+
+
+def test_shapes_of_few_micro_clusters_each_are_not_fewer_balls() -> None:
+    rng = np.random.default_rng([0, 4, 50])
+    arcs = []
+    for place in np.ndindex(4, 4):
+        angles = rng.uniform(0, 1.2 * np.pi, 50) + rng.uniform(0, 6.28)
+        arc = np.column_stack([np.cos(angles), np.sin(angles)])
+        arcs.append(arc + 0.05 * rng.standard_normal((50, 2)) + 3.0 * np.array(place))
+    found = chosen(np.concatenate(arcs))
+    assert found.n_clusters in (16, 17)
+    assert not found.chosen.balls
+    fewer = [each.n_clusters for each in found.alternatives if each.balls]
+    assert fewer
+    assert fewer[0] < 16
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -189,6 +189,17 @@ def d2_seeds(
     return rows[chosen]
 
 
+def different_rows(sample: InMemoryRows, n: int) -> int:
+    """Return about how many of n rows differ, by a sample of them that were drawn alike.
+
+    At least so many do, by how many rows of the sample are there once and twice (Chao 1984).  If
+    none is there twice, all differ.
+    """
+    counts = np.unique(sample.rows + 0.0, axis=0, return_counts=True)[1]
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    return min(n, len(counts) + once * (once - 1) // (2 * (twice + 1)))
+
+
 def _draw(block: Block, probabilities: Float64Array, random: np.random.Generator) -> Drawn:
     weights = block.row_weights()
     numbers = random.random(len(weights))

@@ -42,7 +42,7 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     solutions_of,
 )
 from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
-from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
+from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
 from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import CLEARER, LinkageAlternative, LinkageChoice
@@ -208,17 +208,6 @@ def intrinsic_dimension(inertias: Float64Array) -> float:
         return LEAST_DIMENSION
     found = 2 * math.log(k / half) / math.log(some[half - 1] / some[-1])
     return max(min(found, math.log2(k)), LEAST_DIMENSION)
-
-
-def different_rows(sample: InMemoryRows, n: int) -> int:
-    """Return about how many of n rows differ, by a sample of them that were drawn alike.
-
-    At least so many do, by how many rows of the sample are there once and twice (Chao 1984).  If
-    none is there twice, all differ.
-    """
-    counts = np.unique(sample.rows + 0.0, axis=0, return_counts=True)[1]
-    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    return min(n, len(counts) + once * (once - 1) // (2 * (twice + 1)))
 
 
 def _sample(source: Source, seed: int) -> InMemoryRows:

@@ -17,6 +17,7 @@ from strategies import seeds
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
+from dask_dpmeans.methods.dpmeans.coreset import different_rows
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
@@ -26,7 +27,6 @@ from dask_dpmeans.methods.linkage.chooser import (
     choose,
     cut_intervals,
     cut_score,
-    different_rows,
     intrinsic_dimension,
     micro_clusters,
     price_of,

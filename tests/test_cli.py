@@ -536,8 +536,9 @@ def test_wrong_use_exits_2_and_writes_nothing(
 def test_too_many_clusters_exit_2_and_keep_the_run(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 10)
     assert result.exit_code == 2
-    assert "more than max_clusters=10: raise the penalty, or max_clusters" in " ".join(
-        result.output.split()
+    assert (
+        "more than max_clusters=10: give a higher penalty, or a higher --max-clusters"
+        in " ".join(result.output.split())
     )
     succeed("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 2000, "--resume")
     assert load("run.zarr").n_clusters_ > 10

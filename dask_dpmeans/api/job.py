@@ -359,10 +359,7 @@ def check_resumable(store: Output, request: Manifest) -> None:
     for key in ("method", "parameters", "input"):
         changed = _changes(before, request, key)
         if changed:
-            begun = f"{store.path} was begun with another {key}"
-            if key == "parameters":
-                begun = f"{store.path} was begun with other parameters"
-            raise InputError(f"{begun}: {changed}, or --force to start anew")
+            raise InputError(f"{store.path}{changed}, or --force to start anew")
 
 
 def _changes(before: Manifest, now: Manifest, key: str) -> str:
@@ -384,8 +381,8 @@ def _changes(before: Manifest, now: Manifest, key: str) -> str:
         then, data = (each.sources.get("data") or "memory" for each in (before, now))
         differ = "have changed since the run began"
         if then != data:
-            differ = f"are not the rows in {then}"
-        return f"the rows in {data} {differ}; give the same rows again"
+            differ = f"are not the rows in {then}, with which the run began"
+        return f": the rows in {data} {differ}; give the same rows again"
     if key == "parameters":  # those that are left out have defaults, which the estimator knows
         there, here = ({**each.estimator.parameters, **each.parameters} for each in (before, now))
     names = ", ".join(
@@ -393,10 +390,19 @@ def _changes(before: Manifest, now: Manifest, key: str) -> str:
         for name in changed
         if name != "fingerprint"
     )
-    given = {name: before.estimator.parameters.get(name) for name in changed}
-    again = flags({name: value for name, value in given.items() if value not in (None, False)})
-    shown = f" ({' '.join(again)})" if again and key == "parameters" else ""
-    return f"{names}; give the same {key} again{shown}"
+    other = "other parameters" if key == "parameters" else f"another {key}"
+    again = _options_again(before, changed)
+    return f" was begun with {other}: {names}; give the same {key} again{again}"
+
+
+def _options_again(before: Manifest, changed: list[str]) -> str:
+    """Return the options of a run that give its parameters again, in brackets, if there are any."""
+    told = before.estimator.parameters
+    given = {name: told.get(name) for name in changed}
+    if changed == [""]:  # the method
+        given = {"search": told.get("search")}
+    options = flags({name: value for name, value in given.items() if value not in (None, False)})
+    return f" ({' '.join(options)})" if options else ""
 
 
 def _resumed_request(store: RunStore, request: Manifest) -> Manifest:

@@ -74,8 +74,8 @@ def say_result(run: Location, as_json: bool, seconds: float) -> None:
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
-        whole = f"{format_duration(seconds)} for the whole command"
-        click.echo(f"{run_table(open_run(run))}\n{'time':<11} {whole}")
+        time = f"{'time':<11} {format_duration(seconds)} for the whole command"
+        click.echo(f"{run_table(open_run(run))}\n{time}")
 
 
 def run_table(run: LoadedRun) -> str:
@@ -98,7 +98,7 @@ def run_table(run: LoadedRun) -> str:
         **words.settings,
         "clusters": words.clusters or f"{model.n_clusters_:,}",
         "objective": f"{model.objective_:.9g} = {words.objective_parts.format(inertia=model.inertia_)}",
-        "steps": f"{model.n_iter_:,}, {end}; they alone took {seconds}",
+        "steps": f"{model.n_iter_:,}, {end}; the steps alone took {seconds}",
         "passes": f"{format_hundredths(manifest.n_passes)} over the {words.passes_over}",
         "heaviest": ", ".join(
             f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)

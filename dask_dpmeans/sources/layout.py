@@ -390,7 +390,9 @@ def _choose_resources(rows: RowArray, compute: Compute) -> "tuple[Client | None,
 
 def _place(rows: RowArray) -> str:
     """Return the start of an error with the file of some rows; nothing for others."""
-    return f"data: {rows.path}: " if isinstance(rows, opening.NpyFile | TableRows) else ""
+    if isinstance(rows, TableRows):
+        return f"data: {rows.store_path}: "
+    return f"data: {rows.path}: " if isinstance(rows, opening.NpyFile) else ""
 
 
 def _check_shapes(given: InputArrays) -> None:

@@ -174,10 +174,10 @@ class Opener:
                 except ValueError as error:
                     if "Python objects" not in str(error):
                         raise
-                    way = f"numpy.save({path!r}, numpy.load({path!r}, allow_pickle=True).astype(float))"
+                    array = f"numpy.load({path!r}, allow_pickle=True).astype(float)"
                     raise InputError(
                         f"{name}: {path} holds Python objects, no numbers: if you trust the file, "
-                        f"convert it, as {way} does"
+                        f"convert it, as numpy.save('numbers.npy', {array}) does"
                     ) from error
             return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:

@@ -312,7 +312,7 @@ def test_a_group_proposes_the_arrays_that_can_be_used() -> None:
 
 
 def test_a_store_of_this_package_proposes_its_rows_alone(folder: Path) -> None:
-    write_synthetic(Synthetic("blobs", n_rows=200, n_features=3), "made.zarr")
+    write_synthetic(Synthetic("blobs", n_rows=200, n_features=3, n_centers=4, seed=0), "made.zarr")
     [proposed] = between(refused("made.zarr") + "$", "give one of its arrays: ", "$").split(", ")
     assert as_source(proposed).plan.n_rows == 200
 

@@ -172,7 +172,7 @@ def test_directions_by_the_command_line(data: str, rows: np.ndarray, options: li
 def test_a_price_beyond_every_angle_is_for_the_search(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine")
     assert result.exit_code == 2
-    assert "penalty must be <= 4 where metric='cosine', got 9.0" in result.output
+    assert "penalty must be <= 4 where --metric cosine, got 9.0" in result.output
     shown = succeed(
         "fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine", "--search", "--seed", 0
     ).stdout
@@ -431,7 +431,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         ),
         (
             ["path", "{data}", "--penalties", 9, "--max-clusters", 2],
-            "clusters, more than max_clusters=2: raise the",
+            "clusters, more than max_clusters=2: give a",
         ),
         (
             ["path", "{data}", "--number", 9],

@@ -236,7 +236,9 @@ def _check_kinds(
         counted = f"count such columns as {categories_of([each for each, _ in others])}"
         usable = _usable(opened)
         ways = f"{_way(path, usable)}{', or' if usable else ';'} {counted}"
-        raise InputError(f"{name}: column {column!r} of {path} {said}: {way or ways}")
+        if way is not None:
+            ways = f"{way}; or {ways}" if usable else way
+        raise InputError(f"{name}: column {column!r} of {path} {said}: {ways}")
 
 
 def _explain_type(

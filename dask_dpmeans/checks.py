@@ -104,6 +104,15 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def format_hundredths(number: float) -> str:
+    """Return a number to two decimals, or to none if they are zeros.
+
+    >>> format_hundredths(67.0), format_hundredths(4.5)
+    ('67', '4.50')
+    """
+    return f"{number:,.2f}".removesuffix(".00")
+
+
 def format_share(share: float) -> str:
     """Return a share in percent.
 

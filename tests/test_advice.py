@@ -38,6 +38,7 @@ from dask_dpmeans import (
     fit,
     load,
 )
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.report.path_page import page
 from dask_dpmeans.selection.commands import after_path
@@ -142,6 +143,35 @@ def test_columns_that_all_files_have_alike_are_proposed(folder: Path) -> None:
         as_source(np.ones((2, 1)), "many.parquet/1.parquet#a,b,c".replace("/1.parquet", ""))
     pq.write_table(pa.table({"x": ["a"]}), "text.parquet")
     assert "no column of it holds numbers of one type alone" in refused("text.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "column", "text", "numbers"),
+    [
+        ('a,b\n"1,5",2\n"22,25",3\n', "a", "1,5", [[1.5, 2], [22.25, 3]]),
+        ('a,b\n"1,234","1.234,5"\n3,"2,5"\n', "b", "1.234,5", [[1.234, 1234.5], [3, 2.5]]),
+        ('a,b\n"1,234",2\n"12,345,678",3\n', "a", "1,234", [[1234, 2], [12345678, 3]]),
+        ("a b\n1 2\n3 4.5\n", "a b", "1 2", [[1, 2], [3, 4.5]]),
+        ("a|b\n1|2\n3|4.5\n", "a|b", "1|2", [[1, 2], [3, 4.5]]),
+    ],
+)
+def test_numbers_that_are_written_otherwise_are_read_as_numbers(
+    folder: Path, content: str, column: str, text: str, numbers: list[list[float]]
+) -> None:
+    path = folder / "euro.csv"
+    path.write_text(content)
+    names = f"#{column}" if column == "b" else ""  # else the first column is refused first
+    said = refused(f"{path}{names}")
+    assert f"column {column!r} of {path} holds {text!r}, which is no number: " in said
+    assert ("; or name those to use, as" in said) == (column == "a")
+    eval(between(said, "convert it, as ", " does"), KNOWN)
+    np.testing.assert_allclose(pd.read_parquet("table.parquet").to_numpy(), numbers)
+
+
+def test_a_file_of_texts_alone_proposes_categories(folder: Path) -> None:
+    Path("words.csv").write_text("a,b\nx,y\nz,n/a\n")
+    assert "holds 'x', which is no number: no column of it holds" in refused("words.csv")
+    assert "in all of its files; count such columns as categories, with" in refused("words.csv")
 
 
 # Penalties
@@ -281,7 +311,42 @@ def test_a_group_proposes_the_arrays_that_can_be_used() -> None:
     assert as_source(eval(proposed, {"data": data})).n_features == 3
 
 
+def test_a_store_of_this_package_proposes_its_rows_alone(folder: Path) -> None:
+    write_synthetic(Synthetic("blobs", n_rows=200, n_features=3, n_centers=4, seed=0), "made.zarr")
+    [proposed] = between(refused("made.zarr") + "$", "give one of its arrays: ", "$").split(", ")
+    assert as_source(proposed).plan.n_rows == 200
+
+
+def test_a_folder_without_metadata_proposes_the_arrays_below_it(folder: Path) -> None:
+    for name, version in (("rows", 3), ("deep/old", 2)):
+        zarr.create_array(f"bare.zarr/{name}", data=ROWS, zarr_format=version)
+    zarr.create_group("bare.zarr/group")
+    Path("bare.zarr/broken").mkdir()
+    Path("bare.zarr/broken/zarr.json").write_text("{")
+    said = between(refused("bare.zarr") + "$", "give one of the arrays below it: ", "$")
+    assert [as_source(each).n_features for each in said.split(", ")] == [3, 3]
+
+
 # Files and objects
+
+
+def test_objects_in_a_npy_file_are_made_numbers(folder: Path) -> None:
+    np.save("objects.npy", ROWS.astype(object), allow_pickle=True)
+    eval(between(refused("objects.npy"), "convert it, as ", " does"), {"numpy": np})
+    np.testing.assert_array_equal(np.load("numbers.npy"), ROWS)
+
+
+def test_a_file_without_rows_is_named(folder: Path) -> None:
+    np.save("none.npy", ROWS[:0])
+    Path("none.csv").write_text("a,b\n")
+    for name in ("none.npy", "none.csv"):
+        assert f"data: {folder / name}: Found array with 0 sample(s)" in refused(name)
+    np.save("rows.npy", ROWS)
+    said = CliRunner().invoke(main, ["graph", "rows.npy", "run.zarr"])
+    assert (
+        f"{folder / 'rows.npy'}: data must be sparse, got a dense array of 60 x 3: pass"
+        in said.output
+    )
 
 
 def test_other_files_are_made_into_what_is_read(folder: Path) -> None:

@@ -172,7 +172,7 @@ def test_directions_by_the_command_line(data: str, rows: np.ndarray, options: li
 def test_a_price_beyond_every_angle_is_for_the_search(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine")
     assert result.exit_code == 2
-    assert "penalty must be <= 4 where metric='cosine', got 9.0" in result.output
+    assert "penalty must be <= 4 where --metric cosine, got 9.0" in result.output
     shown = succeed(
         "fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine", "--search", "--seed", 0
     ).stdout
@@ -431,7 +431,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         ),
         (
             ["path", "{data}", "--penalties", 9, "--max-clusters", 2],
-            "clusters, more than max_clusters=2: raise the",
+            "clusters, more than max_clusters=2: give a",
         ),
         (
             ["path", "{data}", "--number", 9],
@@ -536,8 +536,9 @@ def test_wrong_use_exits_2_and_writes_nothing(
 def test_too_many_clusters_exit_2_and_keep_the_run(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 10)
     assert result.exit_code == 2
-    assert "more than max_clusters=10: raise the penalty, or max_clusters" in " ".join(
-        result.output.split()
+    assert (
+        "more than max_clusters=10: give a higher penalty, or a higher --max-clusters"
+        in " ".join(result.output.split())
     )
     succeed("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 2000, "--resume")
     assert load("run.zarr").n_clusters_ > 10

@@ -360,8 +360,21 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
     assert report.input_of(open_run(tmp_path / "run")) is None
-    assert len(page(tmp_path / "run").maps) == 0
+    found = page(tmp_path / "run")
+    assert len(found.maps) == 0
+    way = "Give their path with --data, or data= in Python."
+    note = f"The rows are not shown: nothing is at {tmp_path / 'rows.npy'}. {way}"
+    assert note in found.notes
+    assert page(tmp_path / "run", data=False).notes == found.notes[:-1]
     assert len(page(tmp_path / "run", data=rows).maps) == 2
+    arguments = ["report", str(tmp_path / "run"), str(tmp_path / "out.html")]
+    said = CliRunner().invoke(main, arguments)
+    assert said.exit_code == 0
+    assert said.stderr == f"Warning: {note}\n"
+    assert way in (tmp_path / "out.html").read_text()
+    again = CliRunner().invoke(main, [*arguments, "--data", str(folder / "rows.zarr")])
+    assert again.exit_code == 2
+    assert "holds a report: --force writes over it" in " ".join(again.stderr.split())
 
 
 def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):

@@ -18,6 +18,7 @@ from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
+from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, ChosenFit
 from dask_dpmeans.sources import (
@@ -354,27 +355,54 @@ def check_resumable(store: Output, request: Manifest) -> None:
         )
     if not store.begun():
         return
-    there, here = store.request().as_json(), request.as_json()
+    before = store.request()
     for key in ("method", "parameters", "input"):
-        before, now = there[key], here[key]
-        if key == "method":
-            before, now = {"": before}, {"": now}
-        compared = [*now, "sparse"]  # of the input, of which a dry run knows less
-        if key != "input":
-            compared = [*now, *(before.keys() - now)]
-        changed = [
-            name
-            for name in compared
-            if name not in ("max_iter", "max_clusters") and before.get(name) != now.get(name)
-        ]
+        changed = _changes(before, request, key)
         if changed:
-            names = ", ".join(
-                f"{name} {before.get(name)}, not {now.get(name)}".lstrip() for name in changed
-            )
-            other = "other parameters" if key == "parameters" else f"another {key}"
-            raise InputError(
-                f"{store.path} was begun with {other}: {names}; use --force to start anew"
-            )
+            raise InputError(f"{store.path}{changed}, or --force to start anew")
+
+
+def _changes(before: Manifest, now: Manifest, key: str) -> str:
+    """Return what of a part of two requests differs, and a way out; nothing if it is the same."""
+    there, here = before.as_json()[key], now.as_json()[key]
+    if key == "method":
+        there, here = {"": there}, {"": here}
+    compared = [*here, "sparse"]  # of the input, of which a dry run knows less
+    if key != "input":
+        compared = [*here, *(there.keys() - here)]
+    changed = [
+        name
+        for name in compared
+        if name not in ("max_iter", "max_clusters") and there.get(name) != here.get(name)
+    ]
+    if not changed:
+        return ""
+    if changed == ["fingerprint"]:
+        then, data = (each.sources.get("data") or "memory" for each in (before, now))
+        differ = "have changed since the run began"
+        if then != data:
+            differ = f"are not the rows in {then}, with which the run began"
+        return f": the rows in {data} {differ}; give the same rows again"
+    if key == "parameters":  # those that are left out have defaults, which the estimator knows
+        there, here = ({**each.estimator.parameters, **each.parameters} for each in (before, now))
+    names = ", ".join(
+        f"{name} {there.get(name)}, not {here.get(name)}".lstrip()
+        for name in changed
+        if name != "fingerprint"
+    )
+    other = "other parameters" if key == "parameters" else f"another {key}"
+    again = _options_again(before, changed)
+    return f" was begun with {other}: {names}; give the same {key} again{again}"
+
+
+def _options_again(before: Manifest, changed: list[str]) -> str:
+    """Return the options of a run that give its parameters again, in brackets, if there are any."""
+    told = before.estimator.parameters
+    given = {name: told.get(name) for name in changed}
+    if changed == [""]:  # the method
+        given = {"search": told.get("search")}
+    options = flags({name: value for name, value in given.items() if value not in (None, False)})
+    return f" ({' '.join(options)})" if options else ""
 
 
 def _resumed_request(store: RunStore, request: Manifest) -> Manifest:

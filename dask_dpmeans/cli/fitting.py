@@ -380,7 +380,7 @@ def fit_from_options(
     ):
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
         write_run(rows, **job, groups=groups, **work)
-    say_result(out, as_json)
+    say_result(out, as_json, shown.pace.seconds())
 
 
 def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContextManager[object]:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.cli.library import commands
 from dask_dpmeans.errors import redact
+from dask_dpmeans.flags import columns_text
 
 OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
 """Options that are not copied to the next command."""
@@ -42,7 +43,7 @@ def _words(flag: str, value: object) -> list[str]:
     if isinstance(value, dict) and flag == "--storage-option":
         return [word for key in value for word in (flag, f"{key}=...")]
     if isinstance(value, dict):
-        return [flag, commands.columns_text(value)]
+        return [flag, columns_text(value)]
     if isinstance(value, list):
         return [flag, ",".join(map(str, value))]
     return [flag, redact(value) if isinstance(value, str) else json.dumps(value)]

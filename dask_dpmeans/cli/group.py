@@ -9,6 +9,7 @@ import click
 
 from dask_dpmeans.cli.logs import short_logs
 from dask_dpmeans.cli.stopping import STOPPED, stoppable
+from dask_dpmeans.cli.wording import in_options
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -94,7 +95,7 @@ class Commands(click.Group):
                     "stopped: the same command begins anew, with --force if its output was begun"
                 ) from error
             except (InputError, TooManyClustersError, VersionsDifferError) as error:
-                raise WrongUseError(str(error)) from error
+                raise WrongUseError(in_options(str(error), self.options_of(ctx))) from error
             except (ClusterLostError, NoWorkersError) as error:
                 raise StoppedError(str(error)) from error
             except BrokenPipeError:  # the reader of the output has closed it
@@ -105,6 +106,12 @@ class Commands(click.Group):
                 if not of_store(error):
                     raise
                 raise click.ClickException(redact(str(error) or type(error).__name__)) from error
+
+    def options_of(self, ctx: click.Context) -> set[str]:
+        """Return the names of the options of the command that was called."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        params = () if command is None else command.params
+        return {str(each.name) for each in params if isinstance(each, click.Option)}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -120,6 +127,11 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
     """Raise an error that says why the estimator of a command has no such option, if it is known."""
     name = error.option_name.lstrip("-").replace("-", "_")
     command = "" if error.ctx is None else error.ctx.command.name
+    if (command, name) == ("fit", "clusters"):
+        raise WrongUseError(
+            "fit has no --clusters: dask-dpmeans penalty DATA -k 3 finds the price of 3 clusters, "
+            "and dask-dpmeans shapes DATA RUN --clusters 3 makes 3 clusters of any shape"
+        ) from error
     for estimator, entry in METHODS.items():
         if entry.command == command:
             try:

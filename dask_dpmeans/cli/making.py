@@ -72,7 +72,7 @@ def demo_command(folder: str) -> None:
     with progress(False) as shown:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
         model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, **told)
-    say_result(Location.at(run), False)
+    say_result(Location.at(run), False, shown.pace.seconds())
     truth = blobs.centers[numpy.newaxis] - model.cluster_centers_[:, numpy.newaxis]
     farthest = float(numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     away = f"lies {farthest:.3f} from the nearest one found"

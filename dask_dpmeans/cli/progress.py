@@ -31,6 +31,10 @@ class Pace:
     started: float = field(default_factory=perf_counter)
     passes: float = 0.0
 
+    def seconds(self) -> float:
+        """Return the time since the start."""
+        return perf_counter() - self.started
+
     def describe(self, record: Record, n_rows: int, number: int) -> str:
         """Return a step as one line."""
         rows_read, self.passes = (record.passes - self.passes) * n_rows, record.passes
@@ -44,7 +48,7 @@ class Pace:
             f"deaths={record.deaths:,}",
         ]
         parts += [f"{name}={getattr(record, name):,}" for name in MOVES if getattr(record, name)]
-        parts += [f"{pace:,.0f} rows/s", format_duration(perf_counter() - self.started)]
+        parts += [f"{pace:,.0f} rows/s", format_duration(self.seconds())]
         return "  ".join(parts)
 
 

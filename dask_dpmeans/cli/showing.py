@@ -163,6 +163,8 @@ def _report_one(
     rows = None if no_data else data
     if run is not None and not no_data:
         rows = data or report.input_of(run)
+        for note in [] if rows else report.absent_rows(run):
+            click.echo(f"Warning: {note}", err=True)
     sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:
         opened: AnyRows | None = None
@@ -172,7 +174,8 @@ def _report_one(
             accepts: Accepting = {} if run is None else run.model._reads()
             opened, work = stack.enter_context(open_rows(given, False, sparse, accepts, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
-        report.report(run or place, out, data=opened or False, **shown, **work)
+        missing = False if no_data else None
+        report.report(run or place, out, data=opened or missing, **shown, **work)
 
 
 def _check_unused(compute: ComputeOptions) -> None:

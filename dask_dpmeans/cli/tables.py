@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from dask_dpmeans.api.loading import LoadedRun, open_run
-from dask_dpmeans.checks import format_column, format_count
+from dask_dpmeans.checks import format_column, format_count, format_hundredths
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
 from dask_dpmeans.estimators.center_labels import model_labels, model_texts, used_columns
@@ -67,13 +67,15 @@ def _clusters(run: LoadedRun) -> list[dict[str, Any]]:
     ]
 
 
-def say_result(run: Location, as_json: bool) -> None:
+def say_result(run: Location, as_json: bool, seconds: float) -> None:
+    """Show the result of a fit, whose command took `seconds`."""
     if as_json:
         described = describe(open_run(run))
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
-        click.echo(run_table(open_run(run)))
+        time = f"{'time':<11} {format_duration(seconds)} for the whole command"
+        click.echo(f"{run_table(open_run(run))}\n{time}")
 
 
 def run_table(run: LoadedRun) -> str:
@@ -96,7 +98,8 @@ def run_table(run: LoadedRun) -> str:
         **words.settings,
         "clusters": words.clusters or f"{model.n_clusters_:,}",
         "objective": f"{model.objective_:.9g} = {words.objective_parts.format(inertia=model.inertia_)}",
-        "steps": f"{model.n_iter_:,}, {end}; {manifest.n_passes:.2f} passes over the rows in {seconds}",
+        "steps": f"{model.n_iter_:,}, {end}; the steps alone took {seconds}",
+        "passes": f"{format_hundredths(manifest.n_passes)} over the {words.passes_over}",
         "heaviest": ", ".join(
             f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)
         ),

@@ -228,12 +228,13 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         if not hasattr(self, "eigenvalues_"):
             return words
         values, relaxed = self.eigenvalues_, f"{self.relaxed_objective_:.9g}"
-        range_ = f"{values[0]:.6g} to {values[-1]:.6g}"
+        range_ = " to ".join(dict.fromkeys(f"{each:.6g}" for each in (values[0], values[-1])))
         above = f"{format_count(len(values), 'eigenvalue')} above {self.penalty:g}"
-        bound = f"{relaxed} at most is tr Y'(K - {self.penalty:g} I)Y of any clustering"
+        within = f"affinity within clusters less {self.penalty:g} a cluster"
         settings = {
             "affinity": f"{self.affinity}, {above}: {range_}; their eigenvectors are clustered",
-            "relaxed": f"{bound}; tr K = {self.affinity_trace_:.9g}",
+            "relaxed": f"{relaxed} at most for any clustering: {within}; the affinity of the rows "
+            f"with themselves is {self.affinity_trace_:.9g}",
         }
         return replace(
             words,

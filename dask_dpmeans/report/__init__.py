@@ -7,15 +7,14 @@ from typing import Any, Unpack
 
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.report import compare_page, path_page, run_page, tree_page
-from dask_dpmeans.report.origin import locate
+from dask_dpmeans.report import compare_page, origin, path_page, run_page, tree_page
 from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.output import Output, with_article
 
-__all__ = ["checked_target", "input_of", "page", "report", "run_with_rows"]
+__all__ = ["absent_rows", "checked_target", "input_of", "page", "report", "run_with_rows"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
@@ -121,7 +120,12 @@ def run_with_rows(store: AnyPlace) -> LoadedRun | None:
 
 def input_of(run: LoadedRun) -> str | None:
     """Return the path of the rows of a run, if they are still on this machine."""
-    return locate(run.result.manifest)
+    return origin.locate(run.result.manifest)
+
+
+def absent_rows(run: LoadedRun) -> list[str]:
+    """Return a note if the rows of a run are not where they were, with the way out."""
+    return origin.absent_rows(run.result.manifest)
 
 
 def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:

@@ -23,6 +23,17 @@ def locate(manifest: Manifest) -> str | None:
     return None
 
 
+def absent_rows(manifest: Manifest) -> list[str]:
+    """Return a note that the rows were not found at their path, with the way out; none if they were."""
+    found = sources(manifest)["data"]
+    if found is None or locate(manifest) is not None:
+        return []
+    where = f"nothing is at {found}"
+    if "://" in found:
+        where = f"{found} is a URL, which is not read unasked"
+    return [f"The rows are not shown: {where}. Give their path with --data, or data= in Python."]
+
+
 def rows(manifest: Manifest, row: str = "row") -> dict[str, str]:
     """Return facts about the input, by name; `row` is the word for a row."""
     given = manifest.input

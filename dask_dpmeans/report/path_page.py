@@ -7,6 +7,7 @@ import numpy as np
 
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.figures import plot
+from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.path import longest
 from dask_dpmeans.report import origin
@@ -165,7 +166,7 @@ def command(path: PenaltyPath) -> str | None:
         words += ["--from", low, "--to", high, "--number", number]
     elif penalties is not None:
         words += ["--penalties", ",".join(map(repr, penalties))]
-    return shlex.join([*words, *commands.flags(asked), *reading])
+    return shlex.join([*words, *flags(asked), *reading])
 
 
 def _asked(path: PenaltyPath) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_dpmeans import checks, errors
 from dask_dpmeans.api.loading import LoadedRun, open_run
-from dask_dpmeans.checks import format_column, format_count
+from dask_dpmeans.checks import format_column, format_count, format_hundredths
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.center_labels import model_columns
 from dask_dpmeans.figures import data as plot_data
@@ -18,6 +18,7 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Model
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import LAYERED
+from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
@@ -108,11 +109,11 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         words.inertia_name: f"{model.inertia_:.9g}",
         **({"gap": words.bound} if words.bound else {}),
         "steps": f"{model.n_iter_:,}",
-        f"passes over the {words.passes_over}": f"{manifest.n_passes:.2f}",
+        f"passes over the {words.passes_over}": format_hundredths(manifest.n_passes),
     }
     if words.has_end:
         facts["converged"] = "yes" if manifest.converged else "no"
-    facts["seconds"] = f"{sum(record.seconds for record in result.history):.3g}"
+    facts["seconds of the steps alone"] = f"{sum(record.seconds for record in result.history):.3g}"
     return {**facts, **words.facts}
 
 
@@ -363,7 +364,7 @@ def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> s
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", name, str(sources["data"]), out, *commands.flags(asked)]
+    words = ["dask-dpmeans", name, str(sources["data"]), out, *flags(asked)]
     if spec_of(model).takes_groups:
         if sources["groups"] is None:
             return None

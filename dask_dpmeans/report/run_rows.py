@@ -22,6 +22,7 @@ from dask_dpmeans.kernels.great_circle import SpherePoints
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.registry import spec_of
+from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Picture
 from dask_dpmeans.selection import commands
 from dask_dpmeans.sources import RowSource, Stored, as_source, is_lazy, path_of
@@ -65,7 +66,7 @@ def read_rows(
     if (data is None or data is False) and not embedded:
         if columns is not None:
             raise InputError("columns are for a map of the rows, which are not read: give data")
-        return RowParts()
+        return RowParts(notes=[] if data is False else origin.absent_rows(result.manifest))
     is_chart = _has_places(model)
     if not words.flat and not is_chart:
         return RowParts(notes=[NOT_FLAT])

@@ -1,19 +1,12 @@
 """Command lines: the arguments of a call as options, and the command that follows a result."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from dask_dpmeans.flags import flags
 from dask_dpmeans.selection.penalty import PenaltyPath
 from dask_dpmeans.storage.manifest import Manifest
 
-OPTIONS = {
-    "random_state": "seed",
-    "n_neighbors": "neighbors",
-    "n_landmarks": "landmarks",
-    "n_components": "components",
-    "n_clusters": "clusters",
-}
-"""Parameters whose option has another name."""
 COMMANDED = {"metric", "divergence", "missing", "discount", "outlier_penalty"}
 """Parameters of `DPMeans` that a path may have and that are options of the command fit, ..."""
 FIT_PARAMETERS = (*sorted(COMMANDED), "smoothing", "balance_columns")
@@ -31,23 +24,6 @@ def path_request(path: PenaltyPath) -> Manifest:
 def sources(manifest: Manifest) -> dict[str, str | None]:
     """Return the paths of the rows, groups and weights; None if unknown."""
     return {name: manifest.sources.get(name) for name in ("data", "groups", "sample_weight")}
-
-
-def columns_text(named: Mapping[str, object]) -> str:
-    """Return names by column as the text of an option, such as age=squared,color=categorical."""
-    return ",".join(f"{column}={name}" for column, name in named.items())
-
-
-def flags(parameters: Mapping[str, object]) -> list[str]:
-    """Return parameters as options of a command."""
-    found = []
-    for name, value in parameters.items():
-        found.append("--" + OPTIONS.get(name, name).replace("_", "-"))
-        if isinstance(value, Mapping):
-            found.append(columns_text(value))
-        elif value is not True:
-            found.append(str(value))
-    return found
 
 
 def words(manifest: Manifest) -> list[str] | None:

@@ -141,6 +141,11 @@ def cluster_tree(
     """
     words = description_of(model)
     centers, inertias = words.centers, words.inertias
+    if hasattr(model, "cluster_tree_"):
+        raise InputError(
+            f"a fit of {type(model).__name__} has its own tree, of its micro-clusters: it is in cluster_tree_, and its "
+            "report shows it"
+        )
     if centers is None or inertias is None:
         needed = "a tree needs centers, weights and squared errors of clusters"
         raise InputError(

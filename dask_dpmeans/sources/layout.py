@@ -343,10 +343,11 @@ def _prepare_of(
 ) -> Prepare:
     """Return how rows are prepared, after a check of the columns."""
     d = rows.shape[1]
-    if columns.column_names is not None:
-        check_names(names, columns.column_names or None, "the run")
-    if needs.stored_columns not in (None, d):
+    fitted = columns.column_names or None
+    if needs.stored_columns not in (None, d) and None in (names, fitted):
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
+    if columns.column_names is not None:
+        check_names(names, fitted, "the run")
     chosen, dtype = _checked_columns(columns.columns, d), opening.working_dtype(rows.dtype, "data")
     prepare = Prepare(
         dtype, chosen, features=needs.features, sparse=needs.sparse, missing=needs.missing
@@ -387,12 +388,19 @@ def _choose_resources(rows: RowArray, compute: Compute) -> "tuple[Client | None,
     return client, cluster.cluster_resources(client, compute.worker_timeout)
 
 
+def _place(rows: RowArray) -> str:
+    """Return the start of an error with the file of some rows; nothing for others."""
+    if isinstance(rows, TableRows):
+        return f"data: {rows.store_path}: "
+    return f"data: {rows.path}: " if isinstance(rows, opening.NpyFile) else ""
+
+
 def _check_shapes(given: InputArrays) -> None:
     (n, d), weights = given.data.shape, given.sample_weight
     if n < 1 or d < 1:
         missing = "sample" if n < 1 else "feature"
         way = given.data.without_rows if isinstance(given.data, CubeRows) else ""
-        raise InputError(NO_ROWS.format(missing, given.data.shape) + way)
+        raise InputError(_place(given.data) + NO_ROWS.format(missing, given.data.shape) + way)
     if weights is not None:
         opening.working_dtype(weights.dtype, "sample_weight")
         counts = f"{n:,} rows, but {weights.shape[0]:,} weights"
@@ -461,8 +469,9 @@ def _check_slab(cube: CubeRows, resources: Resources) -> None:
 def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None:
     """Refuse dense rows, and options that CSR rows for kernels cannot have."""
     if layout.n_values is None:
+        shape = " x ".join(f"{each:,}" for each in layout.rows.shape)
         raise InputError(
-            f"data must be sparse, got a dense {type(layout.rows).__name__}: pass a scipy.sparse "
+            f"{_place(layout.rows)}data must be sparse, got a dense array of {shape}: pass a scipy.sparse "
             "array, an .npz or .mtx file, or a Zarr group in the layout of anndata"
         )
     refused = columns.columns, columns.scale, needs.features, needs.centers

@@ -38,7 +38,7 @@ from dask_dpmeans.sources.lazy_modules import (
     zarr,
 )
 from dask_dpmeans.sources.missing_values import with_nan
-from dask_dpmeans.sources.refusals import READ, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.refusals import READ, arrays_below, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
@@ -169,7 +169,16 @@ class Opener:
                         f"{name}: {path} cannot be read as a .npy file: it does not begin as "
                         "numpy.save begins it"
                     )
-                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+                try:
+                    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+                except ValueError as error:
+                    if "Python objects" not in str(error):
+                        raise
+                    array = f"numpy.load({path!r}, allow_pickle=True).astype(float)"
+                    raise InputError(
+                        f"{name}: {path} holds Python objects, no numbers: if you trust the file, "
+                        f"convert it, as numpy.save('numbers.npy', {array}) does"
+                    ) from error
             return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:
             return open_npz(path, name)
@@ -239,6 +248,9 @@ def _reason(place: Location, error: Exception) -> str:
         deeper = parquet_below(place)
         if deeper is not None:
             return f"its Parquet files lie in folders within: give the pattern {deeper}"
+        below = arrays_below(place)
+        if below is not None:
+            return f"the folder has no metadata of Zarr: {below}"
         return f"the folder has no metadata of Zarr; {READ}"
     return str(error) or type(error).__name__
 

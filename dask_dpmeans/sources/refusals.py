@@ -1,7 +1,9 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
 from dask_dpmeans.sources.lazy_modules import zarr
+from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
 
 MOST_NAMED = 5
@@ -118,7 +121,12 @@ def other_file(place: Location) -> str | None:
 def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: int) -> InputError:
     """Return the error for a Zarr group instead of an array, with its arrays that can be used."""
     members = dict(sorted(group.members(max_depth=2)))
-    usable = {key: node for key, node in members.items() if _has(node, dimensions)}
+    ours = f"{array_spec.TABLES}/"  # of the chunks of the other arrays
+    usable = {
+        key: node
+        for key, node in members.items()
+        if _has(node, dimensions) and not key.startswith(ours)
+    }
     said = "is a Zarr group, not an array"
     if usable:
         found = [f"{path}/{key}" for key in usable]
@@ -133,6 +141,32 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         hint = "it holds no arrays"
     subject = name if path is None else f"{name}: {path}"
     return InputError(f"{subject} {said}: {hint}")
+
+
+def arrays_below(place: Location) -> str | None:
+    """Return a text that names the Zarr arrays in a folder without metadata; None if there are none."""
+    if place.remote:
+        return None
+    found = []
+    for pattern in ("*", "*/*"):
+        for folder in sorted(Path(place.url).glob(pattern)):
+            if _is_array(folder):
+                found.append(str(folder))
+    if not found:
+        return None
+    more = ", ..." * (len(found) > MOST_NAMED)
+    return f"give one of the arrays below it: {', '.join(found[:MOST_NAMED])}{more}"
+
+
+def _is_array(folder: Path) -> bool:
+    """Return whether a folder has the metadata of a Zarr array."""
+    if (folder / ".zarray").is_file():
+        return True
+    try:
+        told = json.loads((folder / "zarr.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and told.get("node_type") == "array"
 
 
 def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:

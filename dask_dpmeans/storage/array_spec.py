@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+TABLES = "digests"
+"""The group of the tables of digests."""
+
 
 @dataclass(frozen=True)
 class ArraySpec:

@@ -25,6 +25,7 @@ from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.storage.array_spec import TABLES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.writer import DIGEST_BYTES, Digests
 
@@ -34,8 +35,6 @@ MARKER = "dask_dpmeans"
 """The attribute that describes an output."""
 CONTENTS = "contents"
 """The attribute with the digests of the contents of the arrays of an output, by name."""
-TABLES = "digests"
-"""The group of the tables of digests."""
 CHUNK = re.compile(r"(?:^|.*/)c/(\d+)(?:/0)*")
 """Keys of chunks of arrays over the rows, which are chunked along the rows alone."""
 ZSTD = ZstdCodec(level=3, checksum=True)

@@ -6,7 +6,7 @@ from functools import cache
 
 from dask_dpmeans.engine.history import FIGURES
 from dask_dpmeans.storage import lock
-from dask_dpmeans.storage.arrays import TABLES
+from dask_dpmeans.storage.array_spec import TABLES
 
 LOCK = lock.NAME
 """The file of the lock."""

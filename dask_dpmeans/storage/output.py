@@ -21,7 +21,8 @@ from zarr.abc.codec import BytesBytesCodec
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.storage import arrays
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES
+from dask_dpmeans.storage.array_spec import TABLES
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
 from dask_dpmeans.storage.location import (
     PATTERN,

@@ -14,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans import DPMeans, HDPMeans, InputError, KernelDPMeans, OnlineDPMeans, fit
+from dask_dpmeans import (
+    DPMeans,
+    HDPMeans,
+    InputError,
+    KernelDPMeans,
+    LinkageDPMeans,
+    OnlineDPMeans,
+    fit,
+)
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.methods.dpmeans import search
@@ -98,6 +106,11 @@ def test_data_sets_share_a_tree_and_what_has_no_centers_has_none():
             InputError, match=r"a tree needs centers, .* and \w+ has not all of them: fit it"
         ):
             cluster_tree(model)
+    shapes = LinkageDPMeans(-0.5, 9.0, random_state=0).fit(rows)
+    with pytest.raises(
+        InputError, match=r"^a fit of LinkageDPMeans has its own tree, .*: it is in cluster_tree_"
+    ):
+        cluster_tree(shapes)
 
 
 @pytest.mark.parametrize("penalties", [[], [2.0, 1.0], [1.0, 1.0], [-1.0], [np.nan]])

@@ -141,8 +141,27 @@ def test_resume_refuses_another_input_or_other_parameters(tmp_path: Path, data: 
         fit(data, tmp_path / "run.zarr", DPMeans(3.0), resume=True)
     changed = zarr.open_array(data)[:]
     changed[5, 1] += 1
-    with pytest.raises(InputError, match="begun with another input"):
+    told = r"run.zarr: the rows in memory are not the rows in .*data.zarr, with which the run began"
+    with pytest.raises(InputError, match=told):
         fit(changed, tmp_path / "run.zarr", DPMeans(16.0), resume=True)
+    zarr.open_array(data)[:] = changed
+    told = r"run.zarr: the rows in .* have changed since the run began; give the same rows again, or --force"
+    with pytest.raises(InputError, match=told):
+        fit(data, tmp_path / "run.zarr", DPMeans(16.0), resume=True)
+
+
+def test_a_resumed_run_tells_how_it_was_begun_in_options(tmp_path: Path, data: str) -> None:
+    run, price = tmp_path / "run.zarr", {"search": True, "tol": 0.5}
+    fit(data, run, DPMeans(16.0, effort="best", **price))
+    told = r"effort best, not normal; give the same parameters again \(--effort best\), or --force"
+    with pytest.raises(InputError, match=told):
+        fit(data, run, DPMeans(16.0, **price), resume=True)
+    told = r"another method: .*; give the same method again \(--search\), or --force"
+    with pytest.raises(InputError, match=told):
+        fit(data, run, DPMeans(16.0, tol=0.5), resume=True)
+    given = r"penalty 16.0, not 9.0, effort best, not quick; .* \(--penalty 16.0 --effort best\)"
+    with pytest.raises(InputError, match=given):
+        fit(data, run, DPMeans(9.0, effort="quick", **price), resume=True)
 
 
 def test_rows_are_the_same_whichever_zero_is_their_least_value() -> None:
@@ -334,7 +353,7 @@ def test_force_removes_outputs_of_its_own_kind_only(tmp_path: Path, data: str, r
 def test_resume_of_a_finished_run_checks_what_it_is(data: str, run: Path) -> None:
     with pytest.raises(InputError, match="begun with other parameters"):
         fit(data, run, DPMeans(15.0), resume=True)
-    with pytest.raises(InputError, match="begun with another input"):
+    with pytest.raises(InputError, match="the rows in memory are not the rows in"):
         fit(zarr.open_array(data)[:] * 2, run, DPMeans(16.0), resume=True)
 
 

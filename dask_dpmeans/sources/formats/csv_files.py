@@ -1,11 +1,13 @@
 """CSV files as blocks of whole lines, which are found and parsed once when a table is opened.
 
 The first line has the names of the columns.  Quotes are as in RFC 4180: around a whole value, and
-doubled inside.  A column without a name in front is the index of pandas.
+doubled inside.  A column without a name in front is the index of pandas, which is left out.
 """
 
 import csv
 import io
+import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +20,28 @@ from dask_dpmeans.sources.formats.table_files import TableFile, check_columns, c
 from dask_dpmeans.sources.lazy_modules import arrow_csv, pyarrow
 from dask_dpmeans.storage.location import Location
 
+logger = logging.getLogger(__name__)
+
 BLOCK_BYTES = 2**23
 """Bytes of a block, about."""
 LONGEST_LINE = 2**27
 """Bytes of the longest line that is read."""
 FIRST_YEAR = 1000
 """The first number, but for 0, from which consecutive numbers of a first line are names."""
+NUMBER = r"[+-]?\d+(\.\d*)?"
+WRITTEN = {
+    r"[+-]?\d{1,3}(\.\d{3})+,\d+": "thousands='.', decimal=','",
+    r"[+-]?\d{1,3}( \d{3})+,\d+": "thousands=' ', decimal=','",
+    r"[+-]?\d{1,3}(,\d{3})+\.\d*|[+-]?\d{1,3}(,\d{3}){2,}": "thousands=','",
+    r"[+-]?(\d*,\d{1,2}|\d*,\d{4,}|\d{4,},\d{3})": "decimal=','",
+    r"[+-]?\d{1,3},\d{3}": "thousands=','",
+    rf"{NUMBER}(\s*;\s*{NUMBER})+": "sep=';'",
+    rf"{NUMBER}(\s*\|\s*{NUMBER})+": "sep='|'",
+    rf"{NUMBER}(\s+{NUMBER})+": "sep=r'\\s+'",
+}
+"""Patterns of texts that spell numbers, the surest first, and the options of `pandas.read_csv`."""
+MOST_TEXTS = 1000
+"""Different texts of a column that are compared with the patterns."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +135,32 @@ def _scanned(
     kinds = {each: pyarrow.null() for each in header.names if columns is None or each in columns}
     used = [each for each in kinds if header.names.count(each) == 1]
     blocks: Blocks = []
+    numbered = True
     fs, where = file.files()
     with explained(f"{name}: {file.shown} cannot be read as a CSV file"), fs.open(where) as handle:
         handle.seek(at)
         for content in _blocks(handle, header.delimiter, file):
             if used and content.strip(b"\r\n"):
                 table = header.parse(content, used)
+                if "" in used[:1]:
+                    numbered = numbered and _counts_on(table[""])
                 blocks.append((at, at + len(content), table.num_rows))
                 for field in table.schema:
                     kinds[field.name] = _common_type(kinds[field.name], field.type)
             at += len(content)
+    if not numbered:
+        logger.warning(
+            "%s: the first column of %s has no name: it is left out, as the index of pandas is; "
+            "give it a name to use it",
+            name,
+            file.shown,
+        )
     return header, blocks, kinds
+
+
+def _counts_on(values: Any) -> bool:
+    """Return whether values are integers, each one more than the one before."""
+    return pyarrow.types.is_integer(values.type) and bool((np.diff(values.to_numpy()) == 1).all())
 
 
 def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
@@ -227,6 +260,26 @@ def _line_ends(content: bytes, delimiter: str, file: Location) -> Any:
             )
         ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
     return ends + 1
+
+
+def explain_texts(texts: Sequence[str], path: str) -> tuple[str, str | None] | None:
+    """Return the first text that spells no number, and Python that reads such texts as numbers.
+
+    The code is None if no option of pandas is known to help; all is None if each text is a number.
+
+    >>> explain_texts(["7", "1,234", "1,5"], "t.csv")
+    ('1,234', "pandas.read_csv('t.csv', decimal=',').to_parquet('table.parquet')")
+    >>> explain_texts(["n/a", "2"], "t.csv")
+    ('n/a', None)
+    """
+    others = [each for each in texts if not _is_number(each)][:MOST_TEXTS]
+    if not others:
+        return None
+    for form, options in WRITTEN.items():
+        if any(re.fullmatch(form, each.strip()) for each in others):
+            way = f"pandas.read_csv({path!r}, {options}).to_parquet('table.parquet')"
+            return others[0], way
+    return others[0], None
 
 
 def _is_number(text: str) -> bool:

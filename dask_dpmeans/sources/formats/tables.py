@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.categories import (
     CategoricalColumns,
@@ -24,7 +25,7 @@ from dask_dpmeans.sources.categories import (
     sorted_categories,
 )
 from dask_dpmeans.sources.formats.csr_files import explained
-from dask_dpmeans.sources.formats.csv_files import csv_names, open_csv_files
+from dask_dpmeans.sources.formats.csv_files import CsvPart, csv_names, explain_texts, open_csv_files
 from dask_dpmeans.sources.formats.table_files import (
     AVAILABLE,
     TableFile,
@@ -231,11 +232,30 @@ def _check_kinds(
     refused = [(column, kind) for column, kind in others if column not in coded]
     if refused:
         column, kind = refused[0]
-        way = _way(path, _usable(opened))
-        counted = f"or count such columns as {categories_of([each for each, _ in others])}"
-        raise InputError(
-            f"{name}: column {column!r} of {path} is of type {kind}, no numbers: {way}, {counted}"
-        )
+        said, way = _explain_type(opened, column, kind, path)
+        counted = f"count such columns as {categories_of([each for each, _ in others])}"
+        usable = _usable(opened)
+        ways = f"{_way(path, usable)}{', or' if usable else ';'} {counted}"
+        if way is not None:
+            ways = f"{way}; or {ways}" if usable else way
+        raise InputError(f"{name}: column {column!r} of {path} {said}: {ways}")
+
+
+def _explain_type(
+    opened: list[TableFile], column: str, kind: Any, path: str
+) -> tuple[str, str | None]:
+    """Return what a column without numbers holds, and how to read it as numbers, if that is known."""
+    said = f"is of type {kind}, no numbers"
+    parts = opened[0].parts
+    if not (parts and isinstance(parts[0], CsvPart) and pyarrow.types.is_string(kind)):
+        return said, None
+    for table in rows_of(tuple(part for file in opened for part in file.parts), (column,)):
+        found = explain_texts(table[column].drop_null().unique().to_pylist(), path)
+        if found is not None:
+            text, way = found
+            spelt = f"if it spells numbers, convert it, as {way} does"
+            return f"holds {describe_value(text)}, which is no number", spelt if way else None
+    return said, None
 
 
 def _check_alike(

@@ -19,7 +19,8 @@ from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
 from dask_dpmeans.storage import arrays
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, TransparentStore, VerifiedStore
+from dask_dpmeans.storage.array_spec import TABLES
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TransparentStore, VerifiedStore
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)

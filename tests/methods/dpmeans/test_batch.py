@@ -215,7 +215,7 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
     )  # the first mean does not count
     with pytest.raises(
         TooManyClustersError,
-        match=r"^penalty=4 makes at least 4 clusters, more than max_clusters=3: raise the penalty, or max_clusters$",
+        match=r"^penalty=4 makes at least 4 clusters, more than max_clusters=3: give a higher penalty",
     ):
         states_of(source, Method(4.0, max_clusters=3))
 

@@ -205,7 +205,7 @@ def test_a_run_keeps_the_discount_and_rows_beyond_the_next_price_are_beyond(tmp_
     assert text.startswith(
         f"14: the next cluster, number {run.n_clusters_ + 1}, costs {threshold:g}"
     )
-    with pytest.raises(InputError, match=r"begun with other parameters: discount 14\.0, not None"):
+    with pytest.raises(InputError, match=r"begun with other parameters: discount 14\.0, not 0\.0"):
         fit(
             str(tmp_path / "rows.npy"),
             str(tmp_path / "run.zarr"),

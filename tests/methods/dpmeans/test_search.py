@@ -536,7 +536,7 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
 
     with pytest.raises(
         TooManyClustersError,
-        match=r"^penalty=100 makes at least \d clusters, more than max_clusters=6: raise the penalty, or max_clusters$",
+        match=r"^penalty=100 makes at least \d clusters, more than max_clusters=6: give a higher penalty",
     ):
         follow()
     assert steps == [contents(state) for state in states_of(source, Method(100.0))[: len(steps)]]

@@ -57,7 +57,7 @@ def test_more_clusters_than_max_clusters_are_an_error_wherever_the_blocks_end(bl
     assert len(fitted(source, Method(4.0, max_clusters=3)).centers) == 3
     with pytest.raises(
         TooManyClustersError,
-        match=r"^penalty=4 makes at least 3 clusters, more than max_clusters=2: raise the penalty, or max_clusters$",
+        match=r"^penalty=4 makes at least 3 clusters, more than max_clusters=2: give a higher penalty",
     ):
         fitted(source, Method(4.0, max_clusters=2))
 

@@ -161,7 +161,8 @@ def test_what_cannot_go_with_sparse_rows_is_refused(options):
 
 def test_dense_rows_are_no_sparse_rows():
     with pytest.raises(
-        InputError, match=r"data must be sparse, got a dense ndarray: pass a scipy\.sparse array"
+        InputError,
+        match=r"data must be sparse, got a dense array of .*: pass a scipy\.sparse array",
     ):
         as_source(np.eye(2), sparse=True)
 

@@ -1,0 +1,154 @@
+"""Errors and results in the words of the command line."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_dpmeans.checks import format_hundredths
+from dask_dpmeans.cli import main
+from dask_dpmeans.cli.wording import in_options
+
+KNOWN = {"missing", "divergence", "search", "effort", "gap_tol", "clusters", "max_clusters"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    centers = np.repeat([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 9.0, 9.0]], 50, axis=0)
+    np.save("rows.npy", centers + np.random.default_rng(0).normal(size=(150, 3)))
+    return tmp_path
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("use DPMeans with missing='observed'", "use DPMeans with --missing observed"),
+        (
+            "as impute of DPMeans(missing='observed') does",
+            "as impute of DPMeans with --missing observed does",
+        ),
+        (
+            "HDPMeans(divergence={'a': 'categorical', 'b': 'x'})",
+            "HDPMeans with --divergence a=categorical,b=x",
+        ),
+        (
+            "HDPMeans(divergence={'a': 'categorical', ...})",
+            "HDPMeans(divergence={'a': 'categorical', ...})",
+        ),
+        ("gap_tol needs effort='best'", "--gap-tol needs --effort best"),
+        ("need search=True: with search=False", "need --search: with search=False"),
+        ("must be 'auto' with n_clusters", "must be 'auto' with --clusters"),
+        (
+            "the file my_max_clusters.npy of max_clusters/a",
+            "the file my_max_clusters.npy of max_clusters/a",
+        ),
+        ("pandas.read_csv('t', missing='x')", "pandas.read_csv('t', missing='x')"),
+        ("give init='mean' and max_iter", "give init='mean' and max_iter"),
+        ("missing='c' or --missing c", "missing='c' or --missing c"),
+    ],
+)
+def test_parameters_are_told_as_options_of_the_command(message: str, told: str) -> None:
+    assert in_options(message, KNOWN) == told
+
+
+@given(st.text("abc =_'().{}:", max_size=60))
+def test_a_command_without_options_changes_no_message(message: str) -> None:
+    assert in_options(message, ()) == message
+
+
+def test_errors_of_commands_name_their_options() -> None:
+    Path("kinds.csv").write_text("kind,size\nred,1\nblue,2\n")
+    Path("holes.csv").write_text("age,size\n,1\n3,2\n")
+    cases = {
+        ("fit", "kinds.csv"): "with DPMeans or HDPMeans with --divergence kind=categorical",
+        ("fit", "holes.csv"): "use DPMeans with --missing observed",
+        ("fit", "rows.npy", "--gap-tol", 0.1): "--gap-tol needs --effort best, got --effort normal",
+        (
+            "fit",
+            "rows.npy",
+            "--penalty",
+            4,
+            "--outlier-share",
+            0.1,
+        ): "--outlier-share need --search:",
+        (
+            "shapes",
+            "rows.npy",
+            "--penalty",
+            -0.5,
+            "--clusters",
+            3,
+        ): "must be 'auto' with --clusters",
+        ("fit", "rows.npy", "--clusters", 3): "penalty DATA -k 3 finds the price of 3 clusters",
+    }
+    for (command, data, *options), told in cases.items():
+        said = call(command, data, "run.zarr", *options)
+        assert (said.exit_code, told in " ".join(said.stderr.split())) == (2, True), said.stderr
+
+
+def test_too_many_clusters_of_a_chosen_penalty_name_both_ways_out() -> None:
+    said = call("fit", "rows.npy", "run.zarr", "--max-clusters", 2, "--seed", 0)
+    assert "give a higher penalty, or a higher --max-clusters" in said.stderr
+
+
+def test_the_time_of_a_fit_says_what_it_covers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_dpmeans.cli.progress.Pace.seconds", lambda self: 3661.5)
+    fitted = call("fit", "rows.npy", "run.zarr", "--penalty", 30, "--seed", 0).stdout
+    lines = dict(line.split(maxsplit=1) for line in fitted.splitlines())
+    assert lines["time"] == "1:01:01 for the whole command"
+    assert lines["steps"].endswith(", converged; the steps alone took 0:00:00")
+    assert lines["passes"].removesuffix(" over the rows").isdecimal()
+    shown = call("show", "run.zarr").stdout
+    assert shown == fitted.replace(f"{'time':<11} {lines['time']}\n", "")
+
+
+def test_passes_have_decimals_only_where_they_need_them() -> None:
+    assert [format_hundredths(each) for each in (67.0, 4.5, 1234.0, 0.125)] == [
+        "67",
+        "4.50",
+        "1,234",
+        "0.12",
+    ]
+
+
+def test_a_spectral_run_tells_one_eigenvalue_once_and_its_bound_in_words() -> None:
+    fitted = call("spectral", "rows.npy", "run.zarr", "--penalty", 5000, "--seed", 0).stdout
+    lines = dict(line.split(maxsplit=1) for line in fitted.splitlines())
+    assert lines["affinity"].startswith("linear, 1 eigenvalue above 5000: ")
+    assert " to " not in lines["affinity"]
+    assert (
+        "at most for any clustering: affinity within clusters less 5000 a cluster"
+        in lines["relaxed"]
+    )
+
+
+def test_other_columns_are_an_error_without_a_warning_about_names() -> None:
+    Path("named.csv").write_text("a,b,c\n1,2,3\n4,5,6\n")
+    assert call("fit", "named.csv", "run.zarr", "--penalty", 1).exit_code == 0
+    np.save("two.npy", np.ones((4, 2)))
+    said = call("predict", "run.zarr", "two.npy", "out.zarr")
+    assert said.exit_code == 2
+    assert said.stderr == "Error: data has 2 columns, the run was fitted on 3\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [("0 1 2", False), ("7 8 9", False), ("5 3 1", True), ("x y z", True)]
+)
+def test_a_first_column_without_a_name_is_told_unless_it_counts_rows(
+    caplog: pytest.LogCaptureFixture, values: str, told: bool
+) -> None:
+    lines = [f"{each},{number}.5" for number, each in enumerate(values.split())]
+    Path("rows.csv").write_text("\n".join([",size", *lines]))
+    with caplog.at_level(logging.WARNING, "dask_dpmeans"):
+        said = call("fit", "rows.csv", "run.zarr", "--penalty", 100)
+    assert said.exit_code == 0
+    assert ("the first column of" in caplog.text and "rows.csv has no name" in caplog.text) == told

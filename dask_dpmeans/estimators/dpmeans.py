@@ -84,7 +84,7 @@ class DPMeans(
         price is in square kilometers.  Any `numbers.Real` but a bool can be given.
 
         "auto" chooses a price, and so the number of clusters, from the rows, or from a coreset of
-        6,144 to 12,288 of them if there are more than 12,288.  Each number of clusters k is best over
+        about 6,144 to 12,288 of them if there are more than 12,288.  Each number of clusters k is best over
         an interval of prices; the one with the greatest log(high / low) * sqrt(k) is chosen, at
         the geometric mean of its interval.  Of close ones, fits of halves of the rows decide.  If
         uniform clouds with the covariance of the rows do as well, there is one cluster.  The fit is

@@ -1,4 +1,4 @@
-"""Numba, if it is installed: the options of compilation, and the switch for compiled loops.
+"""Numba: the options of compilation, and the switch for compiled loops.
 
 A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same
 order, and ties are decided by the definition in `distance`.  A loop without a twin runs as plain

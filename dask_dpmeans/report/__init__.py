@@ -124,7 +124,7 @@ def input_of(run: LoadedRun) -> str | None:
 
 
 def absent_rows(run: LoadedRun) -> list[str]:
-    """Return a note if the rows of a run are not where they were, with the way out."""
+    """Return a note if the rows of a run are no longer at their path, with the way out."""
     return origin.absent_rows(run.result.manifest)
 
 

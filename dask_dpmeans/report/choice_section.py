@@ -10,8 +10,9 @@ from dask_dpmeans.report.page import Picture, Section, Table, lines_of
 TABLE = (
     "The chosen number comes first, then the others by falling score. Each is the best from one "
     "penalty to another. Stability says how well fits of two halves of the {} agree: 1 if they "
-    "are the same. It is measured where the score is close to the best."
+    "are the same. It is measured where the score is close to the best.{}"
 )
+REPLICATED = " Replicated is the share of the range over which they have as many clusters, give or take one in 40."
 PICTURE = (
     "Top: the score of each number of clusters, which is how long the number stays the best while "
     "one more cluster gets dearer, allowing for shorter stays of larger numbers. Middle: the "
@@ -33,8 +34,15 @@ def section(choice: Choice, n_clusters: int, again: Callable[[Alternative], str]
         "score": ["" if one.n_clusters == 1 else f"{one.score:.2f}" for one in each],
         "stability": ["" if one.stability is None else f"{one.stability:.2f}" for one in each],
     }
+    measured, caption = [one.replicated for one in each], ""
+    if any(share is not None for share in measured):
+        columns["replicated"] = ["" if share is None else f"{share:.2f}" for share in measured]
+        caption = REPLICATED
     table = Table(
-        "Alternatives", TABLE.format(choice.halved), list(columns), lines_of(list(columns.values()))
+        "Alternatives",
+        TABLE.format(choice.halved, caption),
+        list(columns),
+        lines_of(list(columns.values())),
     )
     code = "\n".join(again(one) for one in each[1:])
     picture = None

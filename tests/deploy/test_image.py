@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from targets import DEPLOY, download
 
 ROOT = DEPLOY.parent
-EXTRAS = ("fast", "plot", "parquet", "deploy")
+EXTRAS = ("plot", "parquet", "deploy")
 
 
 def instructions() -> list[tuple[str, str]]:

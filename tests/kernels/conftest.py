@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="module", params=["Numba", "NumPy"])
 def loops(request):
-    """Every kernel test runs with compiled loops, where Numba is installed, and without."""
+    """Every kernel test runs with compiled loops and without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             numba_support, "AVAILABLE", numba_support.AVAILABLE and request.param == "Numba"

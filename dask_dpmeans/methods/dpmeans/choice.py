@@ -144,11 +144,11 @@ class Choice:
             each.score for each in self.alternatives if each.n_clusters > 1
         ):
             return f"{count}: the highest score"
-        return f"{count}: a high score, and halves of the {self.halved} agree"
+        return f"{count}: a high score, and halves of the {self.halved} agree more"
 
     @property
     def nearly_as_good(self) -> Alternative | None:
-        """The next number of clusters by score times stability, if nearly as good; None if not."""
+        """The next number of clusters by merit, if nearly as good; None if not."""
         others = [each for each in self.alternatives[1:] if each.stability is not None]
         if not self.divided or not others:
             return None
@@ -172,9 +172,11 @@ class Choice:
         longest = max(self.alternatives, key=lambda each: each.score)
         if longest.score > chosen.score:
             count = format_count(longest.n_clusters, "cluster")
-            text += (
-                f"{count} would stay longer, but halves of the {self.halved} agree less on them."
-            )
+            text += f"{count} would stay longer, but halves of the {self.halved} "
+            if (longest.stability or 0.0) < (chosen.stability or 0.0):
+                text += "agree less on them."
+            else:
+                text += "have as many over less of that range."
         else:
             text += "no other number stays as long."
         second = self.nearly_as_good

@@ -11,7 +11,7 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -168,13 +168,24 @@ def choose_from(source: Source, rows: InMemoryRows, parameters: "ChoiceParameter
         evidence = differ * max(compared[first].stability or 0.0, 0.0)
     if evidence < EVIDENCE:
         ranked.insert(0, one)
-    ranked = ranked[:MOST_ALTERNATIVES]
+    ranked = _shown(ranked, compared)
     alternatives = tuple(compared.get(each) or Alternative.of(each, None) for each in ranked)
     place = (one, *close).index(ranked[0])
     halves = tuple(fits[place] for each in halved for fits in each.centers)
     figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)
     choice = Choice(alternatives, evidence, *figures)
     return Chosen(choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 0)
+
+
+def _shown(ranked: list[Interval], compared: Mapping[Interval, Alternative]) -> list[Interval]:
+    """Return the first intervals, with the best but the chosen one by merit as the last if need be."""
+    shown = ranked[:MOST_ALTERNATIVES]
+    others = [each for each in ranked[1:] if each in compared and each.n_clusters > 1]
+    if len(ranked) > MOST_ALTERNATIVES and others:
+        second = max(others, key=lambda each: compared[each].merit)
+        if second not in shown:
+            shown[-1] = second
+    return shown
 
 
 def _compared(interval: Interval, place: int, halved: Sequence["HalfFits"]) -> Alternative:

@@ -176,6 +176,7 @@ def ball(alternative: Alternative) -> LinkageAlternative:
         high=ALONE,
         score=alternative.score,
         stability=alternative.stability,
+        replicated=alternative.replicated,
         micro_penalty=alternative.penalty,
     )
 

@@ -276,9 +276,7 @@ def test_a_range_of_one_point_is_replicated() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_of_close_scores_the_one_on_which_halves_agree_most_is_chosen(
-    monkeypatch, seed: int
-) -> None:
+def test_of_close_scores_the_one_with_the_highest_merit_is_chosen(monkeypatch, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shares = rng.uniform(size=200)
     monkeypatch.setattr(chooser, "EVIDENCE", -math.inf)
@@ -377,6 +375,58 @@ def test_an_alternative_is_as_stable_as_fits_of_halves_agree() -> None:
     assert found.n_clusters == 4
     assert found.stability == 1.0
     assert [each.stability for each in found.alternatives[1:]] == [None] * 4  # scores far below
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_range_is_replicated_as_far_as_fits_of_all_halves_have_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(300, 2)) * [3.0, 1.0]  # no number is clear
+    found = [each for each in chosen(rows, seed=seed).alternatives if each.replicated is not None]
+    given, shares = summary(rows, seed=seed), {each.n_clusters: [] for each in found}
+    most = given.most_tried
+    for part in (half for number in range(chooser.HALVINGS) for half in given.parts(number)):
+        some = part > 0
+        half = replace(given, rows=given.rows[some], weights=2 * part[some])
+        ends = slow_intervals(half.path(min(most, len(half.rows))).inertias.tolist())
+        for each in found:
+            inside = [
+                math.log(min(high, each.high) / max(low, each.low))
+                for k, low, high in ends
+                if k == each.n_clusters and max(low, each.low) < min(high, each.high)
+            ]
+            shares[each.n_clusters].append(sum(inside) / math.log(each.high / each.low))
+    assert len(found) > 2
+    for each in found:
+        if 1 < each.n_clusters < 20:  # exact, and paths of halves go farther
+            assert each.replicated == pytest.approx(np.mean(shares[each.n_clusters]), abs=0.02)
+
+
+def test_clear_clusters_are_replicated() -> None:
+    assert chosen(mixture(0, 4, 2, 100)).chosen.replicated > 0.85
+
+
+def test_the_second_best_by_merit_is_among_the_alternatives() -> None:
+    ranked = [Interval(k, 1.0, 2.0) for k in range(2, 12)]
+    merits = dict.fromkeys(range(2, 10), 1.0) | {2: 9.0, 8: 3.0}
+    compared = {
+        each: Alternative(each.n_clusters, 1.4, 1.0, 2.0, merits[each.n_clusters], 1.0)
+        for each in ranked
+        if each.n_clusters in merits
+    }
+    shown = chooser._shown(ranked, compared)
+    assert [each.n_clusters for each in shown] == [2, 3, 4, 5, 8]
+    compared[ranked[6]] = replace(compared[ranked[6]], score=0.5)  # 8 clusters
+    assert [each.n_clusters for each in chooser._shown(ranked, compared)] == [2, 3, 4, 5, 6]
+
+
+def test_of_numbers_that_are_nearly_as_good_the_best_by_merit_is_told() -> None:
+    each = told(4.0, 3.9, 3.8).alternatives  # of 3, 4 and 5 clusters
+    shares = [
+        replace(one, replicated=share) for one, share in zip(each, (1.0, 0.2, 0.9), strict=True)
+    ]
+    choice = replace(told(4.0), alternatives=tuple(shares))
+    assert choice.nearly_as_good == shares[2]
+    assert replace(choice, alternatives=tuple(shares[:2])).nearly_as_good is None
 
 
 # What is told

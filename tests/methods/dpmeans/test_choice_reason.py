@@ -50,7 +50,10 @@ def test_a_reason_names_the_next_best_and_the_limit_if_they_are_near() -> None:
 
 def test_a_reason_says_why_a_longer_range_was_not_taken() -> None:
     longer = replace(NINE, score=5.5)
-    assert "9 clusters would stay longer, but halves" in choice(FIVE, longer).reason
+    told = "9 clusters would stay longer, but halves of the rows "
+    assert f"{told}agree less on them." in choice(FIVE, longer).reason
+    stable = replace(longer, stability=1.0, replicated=0.3)
+    assert f"{told}have as many over less of that range." in choice(FIVE, stable).reason
 
 
 def test_the_numbers_of_a_reason_have_three_digits_and_no_exponent() -> None:

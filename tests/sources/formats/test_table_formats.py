@@ -174,7 +174,7 @@ def test_types_follow_from_all_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
         opened(path)[0:10]
     assert opened(path, ("a",)).dtype == np.int64
     path.write_text("a\n" + "1\n" * 9 + "one\n")
-    with pytest.raises(InputError, match=r"column 'a' of \S+t.csv is of type string, no numbers"):
+    with pytest.raises(InputError, match=r"column 'a' of \S+t.csv holds 'one', which is no number"):
         opened(path)
 
 

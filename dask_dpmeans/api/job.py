@@ -379,10 +379,13 @@ def _changes(before: Manifest, now: Manifest, key: str) -> str:
         return ""
     if changed == ["fingerprint"]:
         then, data = (each.sources.get("data") or "memory" for each in (before, now))
-        differ = "have changed since the run began"
         if then != data:
-            differ = f"are not the rows in {then}, with which the run began"
-        return f": the rows in {data} {differ}; give the same rows again"
+            differ = f"the rows in {data} are not the rows in {then}, with which the run began"
+        else:
+            differ = (
+                f"the rows in {data}, or what is given with them, have changed since the run began"
+            )
+        return f": {differ}; give the same again"
     if key == "parameters":  # those that are left out have defaults, which the estimator knows
         there, here = ({**each.estimator.parameters, **each.parameters} for each in (before, now))
     names = ", ".join(

@@ -145,7 +145,7 @@ def test_resume_refuses_another_input_or_other_parameters(tmp_path: Path, data: 
     with pytest.raises(InputError, match=told):
         fit(changed, tmp_path / "run.zarr", DPMeans(16.0), resume=True)
     zarr.open_array(data)[:] = changed
-    told = r"run.zarr: the rows in .*, or what is given with them, have changed since the run began; give the same again"
+    told = r"run.zarr: the rows in .*, or what is given with them, have changed since the run began; give the same"
     with pytest.raises(InputError, match=told):
         fit(data, tmp_path / "run.zarr", DPMeans(16.0), resume=True)
 

@@ -75,62 +75,45 @@ class DPMeans(
     Parameters
     ----------
     penalty : float or "auto", default "auto"
-        The price of a cluster, in squared units of the rows (lambda of the paper).
+        What a cluster costs, in squared units of the rows (lambda of the paper).
 
-        A number is a radius: no row of weight 1 or more is farther than its square root from its
-        center.  With `search` it is a price.  With ``metric="cosine"`` it is 2 (1 - cos) of an
-        angle instead: 2 is a right angle.  Above 4 no row would open a cluster; this is an error
-        without `search`.  With ``metric="haversine"`` a radius is a length in kilometers, and a
-        price is in square kilometers.  Any `numbers.Real` but a bool can be given.
+        A number is read as a radius: no row of weight 1 or more is farther than its square root
+        from its center.  With `search` it is a price.  With ``metric="cosine"`` it is 2 (1 - cos)
+        of an angle instead: 2 is a right angle.  Above 4 no row would open a cluster; this is an
+        error without `search`.  With ``metric="haversine"`` a radius is a length in kilometers, and
+        a price is in square kilometers.
 
         "auto" chooses a price, and so the number of clusters, from the rows, or from a coreset of
-        about 6,144 to 12,288 of them if there are more than 12,288.  Each number of clusters k is best over
-        an interval of prices; the one with the greatest log(high / low) * sqrt(k) is chosen, at
-        the geometric mean of its interval.  Of close ones, fits of halves of the rows decide.  If
-        uniform clouds with the covariance of the rows do as well, there is one cluster.  The fit is
-        then the same, to the byte, as with that price and `search`; `choice_` says why it was
-        chosen.
+        about 6,144 to 12,288 of them if there are more than 12,288.  Each number of clusters k is
+        best over an interval of prices; the one with the greatest log(high / low) * sqrt(k) is
+        chosen, at the geometric mean of its interval.  Of close ones, fits of halves of the rows
+        decide.  If uniform clouds with the covariance of the rows do as well, there is one cluster.
+        The fit is then the same, to the byte, as with that price and `search`; `choice_` says why
+        it was chosen.
     search : bool, default False
-        Take the penalty as a price, as "auto" always is, and search for the lowest objective: with
-        births, splits, merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke
-        2020).
+        Take the penalty as a price, as "auto" always is, and search for the lowest objective.
+        Clusters are opened, split, merged and deleted where the objective falls (after Odashima et
+        al. 2016).  Then some of these changes are tried at random, and kept if they end lower
+        (Fritzke 2020).
 
-        More than 32,768 rows are searched on a coreset first (Bachem et al. 2015).  Up to 131,072
-        rows, of at most 16,777,216 numbers, then see 6 crossovers on all rows, of this search and
-        two more of another coreset (Gribel & Vidal 2019), unless a coreset would have more than
-        half of the rows.  Other rows have two searches of the coreset, and crossovers of these
-        there.  Then up to 524,288 rows see a few trials; more rows see moves and means alone.
-        Centers as `init` replace the coreset.  Up to 8,192 rows, of at most 1,048,576 numbers, end
-        with moves of single rows (Hartigan 1975).
+        More than 32,768 rows are first searched on a coreset, which is a weighted sample in memory
+        (Bachem et al. 2015), or in up to three columns on means of neighbors, then as a whole;
+        centers as `init` replace this start.  If the rows are not too many, clusters of several
+        searches are combined (Gribel & Vidal 2019), and up to 8,192 rows move one by one in the end
+        (Hartigan 1975).  The page "Radius or price" of the guide tells what is done with how many
+        rows.
 
-        Up to 180 clusters of at most 8,192 rows and 65,536 numbers are found by a population of
-        short searches in place of trials (Gribel & Vidal 2019).  More rows in up to three columns,
-        at most 1,048,576, begin with such a population, of means of cells of rows, in place of the
-        coreset.  Both are for squared distances without outliers, at a price that is the same for
-        each cluster.
-
-        Without a coreset, and up to 32,768 rows also after cells, births alone run too, with the
-        same parameters; up to 8,192 rows they run until centers repeat, whatever `tol` is.  The
-        search goes on from them if they are lower, so a search that converges is never above them
-        (with "cosine", up to rounding).  They are skipped if they would be an error: more than
-        `max_clusters`, or a penalty above 4 with "cosine".  A search that stops at `max_iter`, or
-        began on a coreset or on cells of more rows, may end above births alone.
+        Up to 32,768 rows, a search that converges is never above the fit without `search` (with
+        "cosine", up to rounding), unless that fit would be an error.
     effort : {"quick", "normal", "best"}, default "normal"
-        How long a search goes on, never how its result is judged.  "quick" tries fewer changes,
-        searches a coreset once and crosses nothing.  "best" goes on from the end of a normal
-        search, and so is never above it, with a population of 16 searches, their crossovers by
-        matching and mutations by swaps (HG-means, Gribel & Vidal 2019, section 3), until 250
-        children in a row gain nothing.  A population follows another until one finds nothing lower.
-        Up to 32,768 rows, and with any divergence but squared distances, it works on all rows in
-        memory.  Of up to 131,072 rows and 16,777,216 numbers, it has 8 searches, 7 of them of a
-        coreset, whose children settle on all rows, and ends when 40 of these in a row gain little,
-        or after 200.  Of more rows it works on a coreset, and its result settles on all rows.  It
-        takes 20 to 50 times as long on some thousand rows.  It is an error without a search.  The
-        penalty "auto" is the same whatever the effort.
+        How long a search goes on, never how its result is judged.  "quick" tries fewer changes.
+        "best" goes on from the end of a normal search, and so is never above it: clusters of
+        further searches are combined again and again (HG-means, Gribel & Vidal 2019, section 3),
+        until nothing lower is found.  It takes 20 to 50 times as long on some thousand rows.  It is
+        an error without a search.  The penalty "auto" is the same whatever the effort.
     gap_tol : float >= 0, optional
-        With the best effort and up to 32,768 rows: no further population once a lower bound proves
-        that the objective is at most this share above the lowest one (see `lower_bound`).  None:
-        populations go on.
+        With the best effort and up to 32,768 rows: end once a lower bound proves that the objective
+        is at most this share above the lowest one (see `lower_bound`).  None: go on.
     metric : {"euclidean", "cosine", "haversine"}, default "euclidean"
         With "cosine" rows are compared by direction alone, as for embeddings.  Each row is scaled
         to unit length (after its columns were divided, if they are), so squared distances are

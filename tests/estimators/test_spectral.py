@@ -335,10 +335,10 @@ def test_the_command_line(tmp_path, blobs):
     for option, message in (
         (
             ["--weights", str(tmp_path / "weights.npy")],
-            "sample_weight has no use with affinity='nearest_neighbors'",
+            "sample_weight has no use with --affinity nearest_neighbors",
         ),
         (["--penalty", "2"], "penalty must be < 1"),
-        (["--gamma", "1"], "gamma is a parameter of affinity='rbf'"),
+        (["--gamma", "1"], "gamma is a parameter of --affinity rbf"),
     ):
         said = CliRunner().invoke(main, [*graph, *option], catch_exceptions=False)
         assert (said.exit_code, message in said.output) == (2, True), said.output

@@ -146,7 +146,7 @@ def _next_best(choice: Choice, flags: str) -> dict[str, str]:
     """Return the line of `show` about the next alternative, if there is one."""
     if len(choice.alternatives) == 1:
         return {}
-    second = choice.alternatives[1]
+    second = choice.nearly_as_good or choice.alternatives[1]
     count = format_count(second.n_clusters, "cluster")
     figures = f"score {second.score:.2f}"
     if second.stability is not None:

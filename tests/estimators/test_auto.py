@@ -25,6 +25,7 @@ from dask_dpmeans import (
     LinkageDPMeans,
     TooManyClustersError,
 )
+from dask_dpmeans.estimators.auto import _next_best
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import Choice
@@ -330,3 +331,14 @@ def test_tiny_weights_beside_ordinary_ones_are_legal() -> None:
     weights = np.where(np.arange(200) % 2, 1.0, 1e-200)
     model = DPMeans(random_state=0).fit(ROWS, sample_weight=weights)
     assert model.n_clusters_ == 4
+
+
+def test_show_names_as_the_next_best_what_is_nearly_as_good() -> None:
+    model = DPMeans(random_state=0).fit(ROWS)
+    chosen, *others = model.choice_.alternatives
+    first = replace(others[0], n_clusters=40, score=0.99 * chosen.score, stability=0.1)
+    good = replace(others[0], n_clusters=7, score=0.9 * chosen.score, stability=chosen.stability)
+    choice = replace(model.choice_, alternatives=(chosen, first, good))
+    assert _next_best(choice, "")["next best"].startswith("7 clusters with ")
+    bad = replace(choice, alternatives=(chosen, first))
+    assert _next_best(bad, "")["next best"].startswith("40 clusters with ")

@@ -97,11 +97,11 @@ class DPMeans(
         (Fritzke 2020).
 
         More than 32,768 rows are first searched on a coreset, which is a weighted sample in memory
-        (Bachem et al. 2015), or in up to three columns on means of neighbors, then as a whole;
-        centers as `init` replace this start.  If the rows are not too many, clusters of several
-        searches are combined (Gribel & Vidal 2019), and up to 8,192 rows move one by one in the end
-        (Hartigan 1975).  The page "Radius or price" of the guide tells what is done with how many
-        rows.
+        (Bachem et al. 2015), and more than 8,192 rows in up to three columns on means of neighbors;
+        then all rows are.  Centers as `init` replace this start.  If the rows are not too many,
+        clusters of several searches are combined (Gribel & Vidal 2019), and up to 8,192 rows move
+        one by one in the end (Hartigan 1975).  The page "Radius or price" of the guide tells what
+        is done with how many rows.
 
         Up to 32,768 rows, a search that converges is never above the fit without `search` (with
         "cosine", up to rounding), unless that fit would be an error.

@@ -68,8 +68,8 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
     micro_penalty : float or "auto", default "auto"
         The price of a micro-cluster, as for `DPMeans` with `search`.  "auto" chooses the price at
         which about 2 * sqrt(different rows), from 30 to 300, micro-clusters are best, or more of
-        them for more `n_clusters`.  If the clusters are clearly balls, it is the price that `DPMeans` would choose,
-        and `penalty_` is -1.
+        them for more `n_clusters`.  If the clusters are clearly balls, it is the price that
+        `DPMeans` would choose, and `penalty_` is -1.
     n_clusters : int, optional
         The number of clusters, if it is known; `penalty` is then "auto".
     noise : float, optional

@@ -143,6 +143,6 @@ def test_costs_of_a_user_make_a_tree_and_no_map():
     own = DPMeans(20.0, divergence=Absolute(), search=True, tol=0.0, random_state=0).fit(X)
     plain = DPMeans(40.0, search=True, tol=0.0, random_state=0).fit(X)
     with pytest.raises(InputError, match="this fit has other divergences"):
-        drawn_centers(own, "a map")
+        drawn_centers(own)
     for one, other in zip(cluster_tree(own).levels, cluster_tree(plain).levels, strict=True):
         np.testing.assert_allclose(2 * np.sort(one.inertias), np.sort(other.inertias))

@@ -48,7 +48,9 @@ class Names:
         if obsp is not None:
             if rep is not None:
                 raise InputError(f"rep={rep!r} and obsp={obsp!r} cannot go together: give one")
-            return self._only_of("obsp", obsp)
+            if obsp not in self.parts["obsp"]:
+                raise InputError(f"obsp has no {obsp!r}: {_there(self.parts['obsp'])}")
+            return f"obsp/{obsp}"
         rep = REP if rep is None else rep
         if rep == "X" and self.has_x:
             return rep
@@ -65,11 +67,6 @@ class Names:
             there += [f"{part}/{name}" for part in ("obsm", "layers") for name in self.parts[part]]
             raise InputError(f"adata has no representation {rep!r}: {_there(there)}")
         return f"{homes[0]}/{rep}"
-
-    def _only_of(self, part: str, name: str) -> str:
-        if name not in self.parts[part]:
-            raise InputError(f"{part} has no {name!r}: {_there(self.parts[part])}")
-        return f"{part}/{name}"
 
     def check_column(self, name: str, argument: str) -> None:
         """Raise `InputError` unless `obs` has a column."""

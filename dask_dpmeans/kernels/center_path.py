@@ -65,21 +65,6 @@ class CenterPath:
     """K arrays (k, d)."""
 
 
-def grow(
-    rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False
-) -> CenterPath:
-    """Return clusterings from the mean up to `most` clusters, by splits alone.
-
-    Parameters
-    ----------
-    rows : (n, d), C-contiguous; of unit length if `spherical`
-    weights : (n,), > 0
-    most : most clusters; there are fewer if fewer rows differ
-    spherical : whether the center of a cluster is the direction of the sum of its rows
-    """
-    return center_path(rows, weights, most, spherical, turns=0)
-
-
 def center_path(
     rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, turns: int = 6
 ) -> CenterPath:
@@ -87,8 +72,11 @@ def center_path(
 
     Parameters
     ----------
-    rows, weights, most, spherical : (n, d), (n,), as for `grow`
-    turns : most ways down and up after the first way up
+    rows : (n, d), C-contiguous; of unit length if `spherical`
+    weights : (n,), > 0
+    most : most clusters; there are fewer if fewer rows differ
+    spherical : whether the center of a cluster is the direction of the sum of its rows
+    turns : most ways down and up after the first way up; 0 for splits alone
     """
     most = min(most, len(rows))
     clusters = Clusters(rows, weights, most, spherical)

@@ -186,7 +186,7 @@ def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
 
 @compile_loop
 def _near_centers(
-    data: Data, state: State, reach: float, moved: BoolArray, k: int, a: int, buffers: Buffers
+    state: State, reach: float, moved: BoolArray, k: int, a: int, buffers: Buffers
 ) -> int:
     """List centers that may win rows of cluster a by rising distance, and return how many."""
     centers, near, apart = state[0], buffers[2], buffers[4]
@@ -231,7 +231,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     for a in range(k):
         if not counts[a]:
             continue
-        count = _near_centers(data, state, reach[a], moved, k, a, buffers)
+        count = _near_centers(state, reach[a], moved, k, a, buffers)
         if not count:
             continue
         for place in range(starts[a], starts[a] + counts[a]):

@@ -24,14 +24,14 @@ Known = tuple[Int64Array, Int64Array, Float64Array]
 
 
 @compile_loop
-def pairwise_sum(values: Float64Array, start: int, stop: int) -> float:
-    """Return the sum of at most 128 of values, (n,), in the order of `np.sum`."""
-    total, tail = 0.0, start
-    if stop - start >= 8:
-        tail = stop - (stop - start) % 8
-        a, b, c, d = values[start], values[start + 1], values[start + 2], values[start + 3]
-        e, f, g, h = values[start + 4], values[start + 5], values[start + 6], values[start + 7]
-        for q in range(start + 8, tail, 8):
+def pairwise_sum(values: Float64Array, n: int) -> float:
+    """Return the sum of the first n of values, (m,), at most 128, in the order of `np.sum`."""
+    total, tail = 0.0, 0
+    if n >= 8:
+        tail = n - n % 8
+        a, b, c, d = values[0], values[1], values[2], values[3]
+        e, f, g, h = values[4], values[5], values[6], values[7]
+        for q in range(8, tail, 8):
             a += values[q]
             b += values[q + 1]
             c += values[q + 2]
@@ -41,7 +41,7 @@ def pairwise_sum(values: Float64Array, start: int, stop: int) -> float:
             g += values[q + 6]
             h += values[q + 7]
         total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for q in range(tail, stop):
+    for q in range(tail, n):
         total += values[q]
     return total
 
@@ -214,7 +214,7 @@ def _move_pieces(
     _fill_totals(masses, labels, k, sums, totals)
     for c in range(k):
         _fill_joining(problem, labels, c, sums, totals, joining)
-    value = price * k - pairwise_sum(totals[2], 0, k)
+    value = price * k - pairwise_sum(totals[2], k)
     while True:
         piece, target, gain = _best_move(problem, labels, k, sums, totals, joining)
         if not gain > least:
@@ -236,7 +236,7 @@ def _move_pieces(
                 for c in range(home, k):
                     sums[c, i], joining[c, i] = sums[c + 1, i], joining[c + 1, i]
         _fill_totals(masses, labels, k, sums, totals)
-        before, value = value, price * k - pairwise_sum(totals[2], 0, k)
+        before, value = value, price * k - pairwise_sum(totals[2], k)
         if not value < before:
             return k
         _fill_joining(problem, labels, target, sums, totals, joining)
@@ -299,9 +299,9 @@ def halves_compiled(
     for a in range(n):
         for b in range(n):
             inner[a, b] = links[members[b], members[a]]
-        reach[a] = pairwise_sum(inner[a], 0, n)
+        reach[a] = pairwise_sum(inner[a], n)
         weights[a], alone[a] = masses[members[a]], own[members[a]]
-    kept, mass = pairwise_sum(reach, 0, n), pairwise_sum(weights, 0, n)
+    kept, mass = pairwise_sum(reach, n), pairwise_sum(weights, n)
     orders, leads = np.empty((len(seeds), n), np.int64), np.zeros(n, np.int64)
     best, shared, rates = np.empty(n), np.empty(n), np.empty(n)
     for stage in range(n):

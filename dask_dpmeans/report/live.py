@@ -97,7 +97,7 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     """Return the rows in a plane, with the centers."""
-    panel = _panel(420, [f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
+    panel = _panel([f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
     margin = 0.03 * (upper_ends(density.low, density.high) - density.low)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
@@ -242,7 +242,7 @@ def _sizes(overview: Overview) -> Any:
         "color": _packed(_colors(clusters.astype(np.int64), _ranks(overview))),
         "alpha": np.ones(len(clusters), np.float32),
     }
-    panel = _panel(420, ["cluster", "share of the rows, %"])
+    panel = _panel(["cluster", "share of the rows, %"])
     panel.vbar(
         "x",
         top="share",
@@ -268,9 +268,9 @@ def _sizes(overview: Overview) -> Any:
 # Axes
 
 
-def _panel(height: int, names: list[str]) -> Any:
+def _panel(names: list[str]) -> Any:
     """Return a figure without rows."""
-    panel = figure(height=height, sizing_mode="stretch_width", tools="pan,box_zoom,reset")
+    panel = figure(height=420, sizing_mode="stretch_width", tools="pan,box_zoom,reset")
     wheel = WheelZoomTool(modifiers={"ctrl": True})
     panel.add_tools(wheel)
     panel.toolbar.active_scroll = wheel

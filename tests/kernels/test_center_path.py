@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.center_path import (
-    VANISHING,
-    Clusters,
-    CompiledClusters,
-    center_path,
-    grow,
-)
+from dask_dpmeans.kernels.center_path import VANISHING, Clusters, CompiledClusters, center_path
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
 
@@ -97,7 +91,7 @@ def test_restored_rows_go_to_their_nearest_centers_and_ties_to_the_lowest_number
 
 def test_two_distant_pairs_and_what_splits_alone_find():
     rows = np.array([[0.0], [1.0], [8.0], [9.0]])
-    path = grow(rows, np.ones(4), 10)
+    path = center_path(rows, np.ones(4), 10, turns=0)
     assert path.inertias.tolist() == [65.0, 1.0, 0.5, 0.0]
     assert sorted(path.centers[1].ravel().tolist()) == [0.5, 8.5]
 

@@ -125,7 +125,7 @@ def test_compiled_sums_round_as_those_of_numpy_and_python(n):
         values = rng.normal(size=n) * 10.0 ** rng.integers(-9, 9, n)
         ties = rng.integers(-3, 4, n) * 2.0 ** rng.integers(-60, 60, n)
         for each in (values, ties):
-            assert pairwise_sum(each, 0, n) == each.sum()
+            assert pairwise_sum(each, n) == each.sum()
             assert exact_sum(each, n) == math.fsum(each)
 
 

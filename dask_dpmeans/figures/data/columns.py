@@ -35,17 +35,17 @@ def centers_of(model: Model, what: str) -> Float64Array:
     return centers
 
 
-def drawn_centers(model: Model, what: str) -> Float64Array:
+def drawn_centers(model: Model) -> Float64Array:
     """Return the centers that lie among rows, (k, d): of micro-clusters, if there are any."""
     if not description_of(model).flat:
         raise InputError(
-            f"{what} shows squared distances of complete rows, and this fit has other divergences or "
-            "missing values: draw its sizes or its profile"
+            "a picture of rows shows squared distances of complete rows, and this fit has other "
+            "divergences or missing values: draw its sizes or its profile"
         )
     if hasattr(model, "micro_centers_"):
         centers: Float64Array = model.micro_centers_
         return centers
-    return centers_of(model, what)
+    return centers_of(model, "a picture of rows")
 
 
 def columns_of(model: Model) -> list[int] | None:

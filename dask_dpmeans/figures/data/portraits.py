@@ -235,7 +235,7 @@ def _pairs(
 ) -> list[Density]:
     """Return the maps of pairs of columns."""
     counts, (_, layers) = asked.counts(found), layers_of(model.cluster_weights_)
-    centers, groups = drawn_centers(model, "a picture of rows"), groups_of(model)
+    centers, groups = drawn_centers(model), groups_of(model)
     maps = []
     for pair, places in zip(counts, combinations(range(len(asked.columns)), 2), strict=True):
         own, axes = asked.columns[list(places)], list(places)

@@ -124,7 +124,7 @@ def density(
     if bins > MOST_BINS:
         most = f"bins must be an integer <= {MOST_BINS:,}"
         raise InputError(f"{most}, got {bins:,}: a picture has no more points")
-    drawn_centers(model, "a picture of rows")
+    drawn_centers(model)
     names = checked_names(model, feature_names)
     source = X if isinstance(X, RowSource) else rows_of(X, model, sample_weight, **where)
     view = _view(source, model, names, column_numbers(model, names, columns))
@@ -158,7 +158,7 @@ class View:
         self, source: RowSource, model: Model, statistic: Points | Histogram, answer: Any
     ) -> Density:
         """Return the rows and centers in this plane, given the answer of `statistic`."""
-        centers, groups = self.plane(drawn_centers(model, "a picture of rows")), groups_of(model)
+        centers, groups = self.plane(drawn_centers(model)), groups_of(model)
         _, layers = layers_of(model.cluster_weights_)
         points = labels = counts = None
         outside = 0.0
@@ -196,7 +196,7 @@ def groups_of(model: Model) -> Int64Array:
 
 def nearest_clusters(model: Model) -> Kernel:
     """Return the kernel that labels rows by the nearest center, -1 for noise."""
-    centers, groups = Centers(drawn_centers(model, "a picture of rows")), groups_of(model)
+    centers, groups = Centers(drawn_centers(model)), groups_of(model)
     if hasattr(model, "micro_noise_"):
         groups = np.where(model.micro_noise_, -1, groups)
     return GroupedPredictions(centers, groups, math.inf)

@@ -76,14 +76,13 @@ class Values:
         return Box(chunks, tuple(self.dims.index(dim) for dim in box), len(samples))
 
 
-def known(values: Raw, n_dims: int, observed: bool) -> Raw:
-    """Return which samples have all their values, or any of them by `observed`, (*samples).
+def known(values: Raw, observed: bool) -> Raw:
+    """Return which samples have all their values, or any of them if `observed`, (m,).
 
-    `values` is (*samples, *features), in any order in memory; samples have `n_dims` dimensions.
+    `values` is (m, *features), in any order in memory.
     """
     lacks = np.logical_and if observed else np.logical_or
-    features = tuple(range(n_dims, values.ndim))
-    return np.asarray(~lacks.reduce(np.isnan(values), axis=features))
+    return np.asarray(~lacks.reduce(np.isnan(values), axis=tuple(range(1, values.ndim))))
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Features:
         merge = np.logical_or if observed else np.logical_and
         for first, line in zip(self.firsts, self.lines, strict=True):
             some = present[first : first + len(line)]
-            merge(some, known(line, 1, observed), out=some)
+            merge(some, known(line, observed), out=some)
 
 
 @dataclass(frozen=True)

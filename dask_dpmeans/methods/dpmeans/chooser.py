@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri, stdtr
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
@@ -28,7 +27,7 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
-from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
+from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
 
 SUMMARY_ROWS, SUMMARY_NUMBERS = 6144, 2**15
@@ -45,16 +44,9 @@ REFINED = 0.8
 FLOOR = 1e-9
 """The lowest penalty, as a share of the squared error of one cluster: rows that are all at a few
 points have intervals without a lower end."""
-TINY = 1e-6
-"""Least standard deviation of the figures of clouds."""
 TURNS = 1
 """Ways down by merges, and up again by splits, after the first splits.  On 18 sets, five more took
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
-FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
-"""Uniform clouds are drawn until the evidence is this far from `EVIDENCE`, at least the first number
-and at most the second."""
-LEAST_CHANCE = 1e-15
-"""Smaller chances of a deviate count as this one."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**10, 40
 """Most rows of a cloud, or most rows for each cluster if that is more."""
 CLOSE, MOST_CLOSE = 0.5, 16
@@ -74,8 +66,6 @@ NUMBER_COPIES = 7
 200 rows of 20,000 columns took 1.2 GB, 7.2 times their numbers."""
 NO_QUESTION = 2**33
 """Bytes that a choice may take without a look at the memory that is there."""
-Figures = tuple[float, float]
-"""The logarithm of what clusters leave, of the error or of the links, and the best score."""
 Halves = tuple[Float64Array, ...]
 """Centers, (k', d) each, of fits of halves of the rows."""
 
@@ -436,35 +426,6 @@ def replicated(interval: Interval, others: Sequence[Interval]) -> float:
         if abs(each.n_clusters - k) <= k // ONE_IN and low < high:
             length += math.log(high / low)
     return min(length / interval.length, 1.0) if interval.length else 1.0
-
-
-def deviate_from_clouds(figures: Figures, of_cloud: Callable[[int], Figures]) -> float:
-    """Return the deviates of both figures of rows from figures of uniform clouds, added.
-
-    `of_cloud` returns the figures of the cloud with a number.  Clusters have a lower first figure
-    than clouds, and a higher second one.
-    """
-    drawn: list[Figures] = []
-    found = 0.0
-    for number in range(CLOUDS):
-        drawn.append(of_cloud(number))
-        if len(drawn) >= FEWEST_CLOUDS:
-            firsts, seconds = zip(*drawn, strict=True)
-            found = deviate(firsts, figures[0]) - deviate(seconds, figures[1])
-            if abs(found - EVIDENCE) > CLEAR:
-                break
-    return found
-
-
-def deviate(draws: Sequence[float], value: float) -> float:
-    """Return the normal deviate, in standard deviations, by which draws exceed a value.
-
-    It is as unlikely as Student's t of the value, with one degree of freedom less than draws.
-    """
-    spread = max(float(np.std(draws, ddof=1)), TINY) * math.sqrt(1 + 1 / len(draws))
-    t = (float(np.mean(draws)) - value) / spread
-    chance = max(float(stdtr(len(draws) - 1, -abs(t))), LEAST_CHANCE)
-    return math.copysign(float(ndtri(chance)), t)
 
 
 def solutions_of(path: CenterPath) -> list[Solution]:

@@ -1,12 +1,15 @@
-"""Uniform clouds with the covariance of rows: what the rows would be like without clusters."""
+"""Uniform clouds with the covariance of rows, and how far rows with clusters differ from them."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri, stdtr
 
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 
 REST = 1e-3
 """Share of the variance of the rows that clouds may lack: that along the last principal axes."""
@@ -14,6 +17,15 @@ GRID_POINTS = 4
 """Rows fill a grid if it has at most this many points for each different row; so do the clouds."""
 FEWEST_ON_A_GRID = 10
 """Most different rows that fill no grid."""
+TINY = 1e-6
+"""Least standard deviation of the figures of clouds."""
+FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
+"""Uniform clouds are drawn until the evidence is this far from `EVIDENCE`, at least the first number
+and at most the second."""
+LEAST_CHANCE = 1e-15
+"""Smaller chances of a deviate count as this one."""
+Figures = tuple[float, float]
+"""The logarithm of what clusters leave, of the error or of the links, and the best score."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +102,32 @@ def uncorrelated(rows: Float64Array) -> Float64Array:
     """
     directions, factors = np.linalg.qr(rows - rows.mean(axis=0))
     return np.asarray(directions * np.copysign(math.sqrt(len(rows)), np.diag(factors)))
+
+
+def deviate_from_clouds(figures: Figures, of_cloud: Callable[[int], Figures]) -> float:
+    """Return the deviates of both figures of rows from figures of uniform clouds, added.
+
+    `of_cloud` returns the figures of the cloud with a number.  Clusters have a lower first figure
+    than clouds, and a higher second one.
+    """
+    drawn: list[Figures] = []
+    found = 0.0
+    for number in range(CLOUDS):
+        drawn.append(of_cloud(number))
+        if len(drawn) >= FEWEST_CLOUDS:
+            firsts, seconds = zip(*drawn, strict=True)
+            found = deviate(firsts, figures[0]) - deviate(seconds, figures[1])
+            if abs(found - EVIDENCE) > CLEAR:
+                break
+    return found
+
+
+def deviate(draws: Sequence[float], value: float) -> float:
+    """Return the normal deviate, in standard deviations, by which draws exceed a value.
+
+    It is as unlikely as Student's t of the value, with one degree of freedom less than draws.
+    """
+    spread = max(float(np.std(draws, ddof=1)), TINY) * math.sqrt(1 + 1 / len(draws))
+    t = (float(np.mean(draws)) - value) / spread
+    chance = max(float(stdtr(len(draws) - 1, -abs(t))), LEAST_CHANCE)
+    return math.copysign(float(ndtri(chance)), t)

@@ -25,7 +25,8 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_graph import Degrees
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, score
-from dask_dpmeans.methods.dpmeans.chooser import CLEAR, CLOSE, HALVINGS, MOST_ALTERNATIVES, deviate
+from dask_dpmeans.methods.dpmeans.chooser import CLOSE, HALVINGS, MOST_ALTERNATIVES
+from dask_dpmeans.methods.dpmeans.clouds import CLEAR, deviate
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
 from dask_dpmeans.methods.graph_cut.choice import LEAST_SCORE, CutAlternative, CutChoice

@@ -34,14 +34,12 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     MOST_ALTERNATIVES,
     SUMMARY_ROWS,
     ChoiceParameters,
-    Figures,
     Summary,
     choose_from,
-    deviate_from_clouds,
     intervals_of,
     solutions_of,
 )
-from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
+from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
 from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
 from dask_dpmeans.methods.linkage import search

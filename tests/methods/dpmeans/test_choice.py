@@ -18,16 +18,8 @@ from strategies import seeds
 
 from dask_dpmeans.methods.dpmeans import chooser
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
-from dask_dpmeans.methods.dpmeans.chooser import (
-    CLEAR,
-    CLOUDS,
-    FEWEST_CLOUDS,
-    FLOOR,
-    REFINED,
-    Summary,
-    choose,
-)
-from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
+from dask_dpmeans.methods.dpmeans.chooser import FLOOR, REFINED, Summary, choose
+from dask_dpmeans.methods.dpmeans.clouds import CLEAR, CLOUDS, FEWEST_CLOUDS, UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.sources import as_source
 

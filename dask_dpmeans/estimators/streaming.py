@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans import sources
+from dask_dpmeans.engine.loop import AnyState
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
@@ -20,8 +21,6 @@ from dask_dpmeans.methods.streaming import online, split_merge
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Dimensions
-
-AnyState = TypeVar("AnyState", bound=Any)
 
 
 class Clusters(Protocol):

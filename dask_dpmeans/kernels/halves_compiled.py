@@ -1,7 +1,4 @@
-"""Compiled loops of `center_path`: the halves of a cluster, and what they gain.
-
-They return the same bytes as the NumPy code in `center_path`.
-"""
+"""Compiled loops of `halves`: the halves of a cluster, and what they gain, to the same bytes."""
 
 import math
 

@@ -18,9 +18,10 @@ from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.jobs import CarryJob, FoldJob, KeepJob, Known, MapJob
 from dask_dpmeans.sources.names import Names, used_names
 from dask_dpmeans.sources.progress import Count
-from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+from dask_dpmeans.sources.shards import Prepare
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources.executors.dask_tasks import DaskTasks

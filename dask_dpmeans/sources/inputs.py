@@ -11,6 +11,7 @@ from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, ColumnStatistics
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.jobs import FoldJob
 from dask_dpmeans.sources.layout import lay_out
 from dask_dpmeans.sources.loading import shards_of
 from dask_dpmeans.sources.options import (
@@ -22,7 +23,7 @@ from dask_dpmeans.sources.options import (
     check_option_names,
 )
 from dask_dpmeans.sources.safety.value_checks import check_summary
-from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
+from dask_dpmeans.sources.shards import Prepare, Shard
 
 CSR_BYTES = 16
 """Bytes of a stored value of encoded CSR rows, with its column, at most."""

@@ -20,7 +20,8 @@ from dask_dpmeans.sources import as_source, connect
 from dask_dpmeans.sources.cluster import workers_of
 from dask_dpmeans.sources.executors import cluster_monitor, dask_tasks
 from dask_dpmeans.sources.executors.process import return_freed_memory
-from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
+from dask_dpmeans.sources.jobs import FoldJob
+from dask_dpmeans.sources.shards import Prepare, Shard
 
 ROWS = np.arange(4096.0).reshape(-1, 2)
 BLOCK_ROWS = 64

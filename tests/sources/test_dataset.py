@@ -16,7 +16,8 @@ from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources import dataset as source_module
 from dask_dpmeans.sources.dataset import Ledger
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
-from dask_dpmeans.sources.shards import Known, StoredShard
+from dask_dpmeans.sources.jobs import Known
+from dask_dpmeans.sources.shards import StoredShard
 
 
 def with_ledger(source, executor=None):

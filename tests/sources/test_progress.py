@@ -18,16 +18,9 @@ from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_
 from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
+from dask_dpmeans.sources.jobs import CarryJob, FoldJob, Known, MapJob
 from dask_dpmeans.sources.progress import EVERY, Count
-from dask_dpmeans.sources.shards import (
-    CarryJob,
-    FoldJob,
-    Known,
-    MapJob,
-    Prepare,
-    Shard,
-    StoredShard,
-)
+from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
 FLOAT64 = Prepare(np.dtype(np.float64))

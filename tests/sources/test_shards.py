@@ -11,15 +11,8 @@ from strategies import Nested, table, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.sources import shards
-from dask_dpmeans.sources.shards import (
-    CarryJob,
-    FoldJob,
-    MapJob,
-    Prepare,
-    Shard,
-    StoredShard,
-    piece_rows,
-)
+from dask_dpmeans.sources.jobs import CarryJob, FoldJob, MapJob
+from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, piece_rows
 
 
 class Stored:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
-from dask_dpmeans.engine.plan import Source, run_fits
+from dask_dpmeans.engine.plan import Answer, Source, run_fits
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import nearest
 from dask_dpmeans.kernels.divergence import Divergence
@@ -30,7 +30,6 @@ from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 
-Answer = TypeVar("Answer")
 FittedRows = TypeVar("FittedRows", contravariant=True)
 
 USUAL_PENALTIES = 40

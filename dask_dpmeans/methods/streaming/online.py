@@ -5,16 +5,15 @@ one sequence, so that nothing depends on how it is cut.
 """
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import AnyState
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.online import ENDLESS, online
 from dask_dpmeans.methods.dpmeans import batch
-
-AnyState = TypeVar("AnyState", bound=Any)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.plan import Shared, Stepwise, run_fits
+from dask_dpmeans.engine.plan import Answer, Shared, Stepwise, run_fits
 from dask_dpmeans.sources.executors.keys import shard_bounds
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
-Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
 """Shards, each with the range of its blocks to work on."""
 

@@ -18,10 +18,10 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 
 from dask_dpmeans.checks import format_count
-from dask_dpmeans.engine.plan import Carried, Shared
+from dask_dpmeans.engine.plan import Answer, Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import check_versions, workers_of
-from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
+from dask_dpmeans.sources.executors.base import Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
 from dask_dpmeans.sources.executors.keys import (
     Keys,
@@ -36,9 +36,10 @@ from dask_dpmeans.sources.executors.process import (
     one_blas_thread,
     return_freed_memory,
 )
+from dask_dpmeans.sources.jobs import AnyFold, AnyShard, CarryJob, Known, MapJob
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.resources import WORKER_BYTES, WORKER_TIMEOUT, format_bytes
-from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+from dask_dpmeans.sources.shards import StoredShard
 
 FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dask_dpmeans.engine.plan import Carried, Shared
-from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
+from dask_dpmeans.engine.plan import Answer, Carried, Shared
+from dask_dpmeans.sources.executors.base import Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.process import one_blas_thread, thread_pool
+from dask_dpmeans.sources.jobs import AnyFold, AnyShard, CarryJob, Known, MapJob
 from dask_dpmeans.sources.progress import Count, OnPass
-from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+from dask_dpmeans.sources.shards import StoredShard
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
 from dask_dpmeans.sources.executors.keys import Keys, Literal
 from dask_dpmeans.sources.executors.threads import Threads
+from dask_dpmeans.sources.jobs import FoldJob, MapJob
 from dask_dpmeans.sources.progress import Count
-from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
+from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
 EXECUTORS = [Threads(1), Threads(2), DaskTasks(None, 1), DaskTasks(None, 2)]

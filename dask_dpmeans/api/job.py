@@ -13,12 +13,11 @@ from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.loading import run_array_names
+from dask_dpmeans.api.resuming import is_complete, resumed_request, seed_for, starting_point
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
-from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
+from dask_dpmeans.errors import NOT_CONVERGED, InputError
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
-from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, ChosenFit
 from dask_dpmeans.sources import (
@@ -30,14 +29,13 @@ from dask_dpmeans.sources import (
     Requirements,
     RowSource,
     check_centers,
-    check_names,
     open_source,
 )
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
 from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, ResultManifest
-from dask_dpmeans.storage.output import NewArrays, Output, remove
+from dask_dpmeans.storage.output import NewArrays
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.writer import Writer
 
@@ -103,8 +101,8 @@ def fit(
         if auto is not None:
             request = _auto_request(request, store, resume, auto.penalties)
         if resume:
-            request = _resumed_request(store, request)  # before the work
-            if _is_complete(store, method):
+            request = resumed_request(store, request)  # before the work
+            if is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
         scale, method = _scale_of(source, learned), learned.method(method)
@@ -234,7 +232,7 @@ def _fit(
 ) -> bool:
     """Take the steps and write the result; return whether the fit has converged."""
     source = learned.source
-    start = _begin(store, request, source, method, resume)
+    start = starting_point(store, request, source, method, resume)
     if store.finished():
         store.unfinish()
     commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, told)
@@ -294,130 +292,6 @@ def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
         return {}
     same = learned.source.prepare.features is None and learned.rows is None
     return {"feature_scale": (source.scale, ("feature" if same else "column",))}
-
-
-def seed_for(store: Output, seed: int | None, resume: bool) -> int:
-    """Return the seed that was given, the seed of the run that is resumed, or a drawn one."""
-    if not (resume and store.begun()):
-        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
-    begun = store.request().random_state
-    if seed not in (None, begun):
-        raise InputError(
-            f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it"
-        )
-    return begun
-
-
-def _begin(
-    store: RunStore, request: Manifest, source: Source, method: Algorithm[Any], resume: bool
-) -> Progress[Any] | None:
-    """Return where to go on from; None for the method's own start."""
-    if resume and store.begun():
-        store.steps.discard_uncommitted()
-        if not store.steps.committed():
-            return None
-        state, history, converged = store.steps.restore(method.state)
-        _check_unchanged(store, source, method, state)
-        return Progress(state, history, converged)
-    method.init(source)
-    if store.kind() is not None:  # the names load all methods
-        remove(store, run_array_names())
-    store.begin(request.as_json())
-    return None
-
-
-def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
-    """Return whether the run is finished and no step can follow."""
-    if not (store.finished() and store.begun()):
-        return False
-    _, history, converged = store.steps.restore(method.state)
-    if converged or len(history) >= method.max_iter:
-        return True
-    with store.open("run") as found:  # the step that found nothing to change is not committed
-        return ResultManifest.from_json(found.attributes).converged
-
-
-def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
-    """Refuse rows on which the committed centers give another objective, in any bit."""
-    objective = method.score(source, state)
-    if objective != state.objective:
-        raise InputError(
-            f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers give "
-            f"{objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
-        )
-
-
-def check_resumable(store: Output, request: Manifest) -> None:
-    """Refuse to resume a run of other data or other parameters; limits may change."""
-    if store.finished() and not (store.begun() or store.empty()):
-        raise CorruptStoreError(
-            f"{store.path} is a run whose steps are missing: --force removes it and starts anew"
-        )
-    if not store.begun():
-        return
-    before = store.request()
-    for key in ("method", "parameters", "input"):
-        changed = _changes(before, request, key)
-        if changed:
-            raise InputError(f"{store.path}{changed}, or --force to start anew")
-
-
-def _changes(before: Manifest, now: Manifest, key: str) -> str:
-    """Return what of a part of two requests differs, and a way out; nothing if it is the same."""
-    there, here = before.as_json()[key], now.as_json()[key]
-    if key == "method":
-        there, here = {"": there}, {"": here}
-    compared = [*here, "sparse"]  # of the input, of which a dry run knows less
-    if key != "input":
-        compared = [*here, *(there.keys() - here)]
-    changed = [
-        name
-        for name in compared
-        if name not in ("max_iter", "max_clusters") and there.get(name) != here.get(name)
-    ]
-    if not changed:
-        return ""
-    if changed == ["fingerprint"]:
-        then, data = (each.sources.get("data") or "memory" for each in (before, now))
-        if then != data:
-            differ = f"the rows in {data} are not the rows in {then}, with which the run began"
-        else:
-            differ = (
-                f"the rows in {data}, or what is given with them, have changed since the run began"
-            )
-        return f": {differ}; give the same again"
-    if key == "parameters":  # those that are left out have defaults, which the estimator knows
-        there, here = ({**each.estimator.parameters, **each.parameters} for each in (before, now))
-    names = ", ".join(
-        f"{name} {there.get(name)}, not {here.get(name)}".lstrip()
-        for name in changed
-        if name != "fingerprint"
-    )
-    other = "other parameters" if key == "parameters" else f"another {key}"
-    again = _options_again(before, changed)
-    return f" was begun with {other}: {names}; give the same {key} again{again}"
-
-
-def _options_again(before: Manifest, changed: list[str]) -> str:
-    """Return the options of a run that give its parameters again, in brackets, if there are any."""
-    told = before.estimator.parameters
-    given = {name: told.get(name) for name in changed}
-    if changed == [""]:  # the method
-        given = {"search": told.get("search")}
-    options = flags({name: value for name, value in given.items() if value not in (None, False)})
-    return f" ({' '.join(options)})" if options else ""
-
-
-def _resumed_request(store: RunStore, request: Manifest) -> Manifest:
-    """Return the request with the names of the columns that the run was begun with, if any."""
-    check_resumable(store, request)
-    names = None
-    if store.begun():
-        names = store.request().column_names
-    if names is None:
-        return request
-    check_names(request.column_names, names, "the run")
-    return replace(request, column_names=names)
 
 
 def _write_embedding(new: NewArrays, rows: Float64Array, chunk_rows: int) -> None:

@@ -25,7 +25,7 @@ from dask_dpmeans.kernels.center_path_compiled import (
     key_of,
     refine,
 )
-from dask_dpmeans.kernels.halves import weighted_average, dots, squared_norms, halve, pair_costs
+from dask_dpmeans.kernels.halves import dots, halve, pair_costs, squared_norms, weighted_average
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data
 from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total

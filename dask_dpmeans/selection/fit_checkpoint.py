@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dask_dpmeans.api.job import check_resumable
+from dask_dpmeans.api.resuming import check_resumable
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
-from dask_dpmeans.api.job import seed_for
+from dask_dpmeans.api.resuming import seed_for
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of

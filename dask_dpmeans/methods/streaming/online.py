@@ -5,7 +5,7 @@ one sequence, so that nothing depends on how it is cut.
 """
 
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 import numpy as np
 

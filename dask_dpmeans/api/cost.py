@@ -5,8 +5,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 from dask_dpmeans.api import description
-from dask_dpmeans.api import job as runs
 from dask_dpmeans.api.loading import run_array_names
+from dask_dpmeans.api.resuming import check_resumable, seed_for
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
@@ -171,12 +171,12 @@ def dry_run(
         InputArrays(data, sample_weight), columns, needs, compute, count=resume
     )
     check_centers(center_names, layout.column_names, layout.prepare.columns)
-    seed = runs.seed_for(store, seed, resume)
+    seed = seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:
         scaled, weighted = columns.scale is not None, sample_weight is not None
         request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
-        runs.check_resumable(store, request)
+        check_resumable(store, request)
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, cluster, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.latitudes import is_latitude
-    from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
+    from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
     from dask_dpmeans.sources.missing_values import with_nan
     from dask_dpmeans.sources.named_columns import named_inputs, named_rows
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         check_option_names,
     )
     from dask_dpmeans.sources.parallel_read_trial import why_processes
+    from dask_dpmeans.sources.planning import lay_out
     from dask_dpmeans.sources.progress import Pass
     from dask_dpmeans.sources.resources import (
         format_bytes,
@@ -90,7 +91,7 @@ else:
             ".label_map": "map_height write_label_map",
             ".labels": "label_pairs",
             ".latitudes": "is_latitude",
-            ".layout": "RESIDENT_SHARE Layout lay_out",
+            ".layout": "RESIDENT_SHARE Layout",
             ".missing_values": "with_nan",
             ".named_columns": "named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",
@@ -98,6 +99,7 @@ else:
             ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "
             "Where check_option_names",
             ".parallel_read_trial": "why_processes",
+            ".planning": "lay_out",
             ".progress": "Pass",
             ".resources": "format_bytes own_threads parse_bytes scheduler_address",
             ".shards": "read_rows",

@@ -12,7 +12,6 @@ from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.jobs import FoldJob
-from dask_dpmeans.sources.layout import lay_out
 from dask_dpmeans.sources.loading import shards_of
 from dask_dpmeans.sources.options import (
     Columns,
@@ -22,6 +21,7 @@ from dask_dpmeans.sources.options import (
     SourceOptions,
     check_option_names,
 )
+from dask_dpmeans.sources.planning import lay_out
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import Prepare, Shard
 

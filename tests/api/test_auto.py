@@ -26,7 +26,7 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.cli import main
-from dask_dpmeans.methods.dpmeans import auto_penalty, chooser, search
+from dask_dpmeans.methods.dpmeans import auto_penalty, chooser, clouds, search
 from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
@@ -208,7 +208,7 @@ def test_rows_of_the_same_fingerprint_that_choose_otherwise_are_refused(
     monkeypatch.setattr(chooser, "HALVINGS", 3)  # as another type of CPU may
     monkeypatch.setattr(chooser, "FLOOR", 1e-8)
     monkeypatch.setattr(chooser, "TURNS", 0)
-    monkeypatch.setattr(chooser, "FEWEST_CLOUDS", 9)
+    monkeypatch.setattr(clouds, "FEWEST_CLOUDS", 9)
     with pytest.raises(InputError, match="but these rows give"):
         fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
 

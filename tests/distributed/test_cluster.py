@@ -23,7 +23,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.selection.penalty import penalty_path
-from dask_dpmeans.sources import as_source, connect, layout
+from dask_dpmeans.sources import as_source, connect, layout, planning
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 
@@ -106,7 +106,7 @@ def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(
     client, path, expected, form, monkeypatch
 ):
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
-    monkeypatch.setattr(layout, "shard_blocks", lambda *_: 2)
+    monkeypatch.setattr(planning, "shard_blocks", lambda *_: 2)
     assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
 
 

@@ -18,7 +18,7 @@ from memory import peak_memory
 from dask_dpmeans import DPMeans, dry_run, fit, load, predict
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources import as_source, layout
+from dask_dpmeans.sources import as_source, planning
 from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
 from dask_dpmeans.sources.formats import cube_chunks, cube_opening, cube_values
 from dask_dpmeans.sources.formats.cube import CubePath
@@ -380,7 +380,7 @@ def test_a_slab_that_would_have_dask_pause_the_worker_is_refused(
     path = CubePath(written(made, tmp_path / "cube.zarr", (2, 64, 10), 3, {}), ("lat", "lon"))
     for memory, refused in ((502_559_999, True), (502_560_000, False), (400_000_000, True)):
         held = Resources(1, memory, memory, memory, processes=True)
-        monkeypatch.setattr(layout, "own_resources", lambda *_, held=held: held)
+        monkeypatch.setattr(planning, "own_resources", lambda *_, held=held: held)
         if refused:
             with pytest.raises(
                 InputError, match=r"2,048,000 bytes.*give a thread 502,560,000 bytes"

@@ -20,7 +20,7 @@ from strategies import contents, labels_of, seeds
 
 from dask_dpmeans import HDPMeans
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.estimators.divergences import SMOOTHING, divergence_map
+from dask_dpmeans.estimators.divergence_map import SMOOTHING, divergence_map
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.methods.hdp import batch, search

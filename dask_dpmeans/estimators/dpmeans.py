@@ -15,13 +15,8 @@ from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.estimators.bounded import BoundedMixin
 from dask_dpmeans.estimators.description import DIVERGENCES, Description, radius_or_price
-from dask_dpmeans.estimators.divergences import (
-    ENCODING_ARRAYS,
-    SMOOTHING,
-    DivergenceMixin,
-    describe_divergence,
-    restored_encoding,
-)
+from dask_dpmeans.estimators.divergence_map import ENCODING_ARRAYS, SMOOTHING, restored_encoding
+from dask_dpmeans.estimators.divergences import DivergenceMixin, describe_divergence
 from dask_dpmeans.estimators.first_centers import FIRST_CENTERS, center_names, first_centers
 from dask_dpmeans.estimators.geography import HAVERSINE, describe_places, restored_points
 from dask_dpmeans.estimators.membership import MembershipMixin

@@ -20,13 +20,8 @@ from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.data_sets import DataSets, data_sets
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.divergences import (
-    ENCODING_ARRAYS,
-    SMOOTHING,
-    DivergenceMixin,
-    describe_divergence,
-    restored_encoding,
-)
+from dask_dpmeans.estimators.divergence_map import ENCODING_ARRAYS, SMOOTHING, restored_encoding
+from dask_dpmeans.estimators.divergences import DivergenceMixin, describe_divergence
 from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, approximation_of, restored_features
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, centers_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.divergences import restored_encoding
+from dask_dpmeans.estimators.divergence_map import restored_encoding
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers

@@ -12,6 +12,7 @@ from dask_dpmeans.api.synthetic import KINDS
 from dask_dpmeans.cli import choices, homes
 from dask_dpmeans.cli.postponed import POSTPONED
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators import graph_cut
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.kernels import bregman
@@ -20,7 +21,6 @@ from dask_dpmeans.lazy import lazy_functions
 from dask_dpmeans.methods.dpmeans import choice
 from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
-from dask_dpmeans.methods.graph_cut import inits
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.registry import METHODS
 
@@ -123,7 +123,7 @@ def test_options_name_what_the_library_knows() -> None:
     assert [getattr(choices, name) for name in names] == [getattr(bregman, name) for name in names]
     assert choices.EFFORTS == EFFORTS
     assert choices.AFFINITIES == AFFINITIES
-    assert (inits.CUTS, tuple(inits.METHODS)) == (choices.CUTS, choices.INITS)
+    assert (graph_cut.CUTS, tuple(graph_cut.METHODS)) == (choices.CUTS, choices.INITS)
     assert choices.KINDS == KINDS
     assert choices.USUAL_PENALTIES == USUAL_PENALTIES
     assert (choices.REP, choices.KEY) == (cells.REP, cells.KEY)

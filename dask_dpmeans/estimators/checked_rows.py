@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, get_tags
 
@@ -103,3 +104,17 @@ def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None
     model.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     if names is not None:
         model.feature_names_in_ = np.array(names, object)
+
+
+def check_output(model: Any, X: object) -> None:
+    """Refuse a data frame of the distances of lazy rows X: all of them would be computed."""
+    own = getattr(model, "_sklearn_output_config", {}).get("transform")
+    wanted = own or get_config()["transform_output"]
+    if wanted == "default" or not sources.is_lazy(sources.unwrap(X, "X")):
+        return
+    kind = f"{type(X).__module__}.{type(X).__name__}"
+    rows = "X.compute()" if hasattr(X, "compute") else "X[:]"
+    raise InputError(
+        f'set_output(transform="{wanted}") makes a data frame in memory, and X is a {kind}, whose '
+        f'distances are lazy: call set_output(transform="default") first, or pass {rows}'
+    )

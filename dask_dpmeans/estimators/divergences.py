@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
+from dask_dpmeans.estimators.checked_rows import check_output
 from dask_dpmeans.estimators.divergence_map import divergence_map
 from dask_dpmeans.estimators.geography import place_map
 from dask_dpmeans.estimators.given_rows import GivenRows
-from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.assign import Distances
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, takes_csr

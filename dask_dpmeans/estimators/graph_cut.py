@@ -23,12 +23,20 @@ from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
 from dask_dpmeans.methods.graph_cut.choice import CutChoice
 from dask_dpmeans.methods.graph_cut.chooser import AutoCut
-from dask_dpmeans.methods.graph_cut.inits import CUTS, METHODS, UNITS
 from dask_dpmeans.methods.graph_cut.parts import FINEST
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
     from dask_dpmeans.storage import Result
+
+UNITS = {"normalized": "link end", "ratio": "node"}
+"""Unit of the weights of clusters by `cut`."""
+CUTS = tuple(UNITS)
+METHODS: dict[str, type[multilevel.Method] | type[sweep.Method]] = {
+    "coarsen": multilevel.Method,
+    "mean": sweep.Method,
+}
+"""Algorithms by `init`."""
 
 
 class GraphCutDPMeans(AutoMixin, BaseEstimator):

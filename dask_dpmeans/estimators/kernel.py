@@ -14,6 +14,7 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import ClustersMixin, RandomState
+from dask_dpmeans.estimators.checked_rows import check_output
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.kernel_maps import (
@@ -22,7 +23,6 @@ from dask_dpmeans.estimators.kernel_maps import (
     approximation_of,
     restored_features,
 )
-from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array

@@ -17,9 +17,9 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoMixin
 from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, RowFit
+from dask_dpmeans.estimators.checked_rows import check_output
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
-from dask_dpmeans.estimators.output_frames import check_output
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.kernels.assign import NearestLabels

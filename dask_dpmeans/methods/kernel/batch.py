@@ -19,7 +19,6 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.kernel_births import keep_kernel_openers, merge_kernel_openers
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
     ImplicitLabels,
@@ -27,6 +26,8 @@ from dask_dpmeans.kernels.kernel_centers import (
     Nearest,
     Partition,
     WithinClusterSums,
+    keep_kernel_openers,
+    merge_kernel_openers,
     nearest_with_openers,
 )
 from dask_dpmeans.kernels.kernel_functions import (

@@ -22,6 +22,9 @@ PHRASES = {
     "that of": re.compile(r"\b(that|those) of\b", re.I),
     "as X has it": re.compile(r"\bas [\w`'. ]{1,30} (has|have|had) (it|them)\b", re.I),
 }
+ELSEWHERE = {"set_callbacks"}
+"""Names of other packages that stand alone."""
+OUR_FOLDERS = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
 FIRST_WORDS = re.compile(r"(What|Of|The same|Whether what)\b")
 """Beginnings that a docstring should not have."""
 
@@ -122,6 +125,44 @@ def test_public_functions_of_arrays_name_shapes(path):
 def test_phrases_that_are_hard_to_read_are_not_used():
     found = [phrase for path in files() for phrase in phrases_of(path)]
     assert not found, "\n".join(found)
+
+
+def known_names() -> set[str]:
+    """Every name in the code of the package, the stem of every file, and the words of short texts."""
+    names = set()
+    for path in files():
+        source = path.read_text()
+        names |= {*path.relative_to(PACKAGE.parent).with_suffix("").parts}
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME:
+                names.add(token.string)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.update(re.findall(r"\w+", node.value) if len(node.value) < 60 else [])
+    return names
+
+
+def unknown_names(path: Path, known: set[str]) -> Iterator[str]:
+    """Names in backticks in the docs of a file that no code has, but for names of other packages."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        for name in re.findall(r"(?<!`)`([a-zA-Z_][\w.]*)(?:\(\))?`(?!`)", str(node.value.value)):
+            parts = name.split(".")
+            ours = len(parts) == 1 or parts[0] in OUR_FOLDERS
+            if ours and name not in ELSEWHERE and not known.issuperset(parts):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno} {name}"
+
+
+def test_names_in_backticks_are_there():
+    known = known_names()
+    assert [name for path in files() for name in unknown_names(path, known)] == []
+
+
+def test_a_name_that_is_not_there_is_found():
+    known = known_names() - {"center_path"}
+    path = PACKAGE / "kernels" / "center_path_compiled.py"
+    assert [name.split()[-1] for name in unknown_names(path, known)][:1] == ["center_path"]
 
 
 def test_the_words_of_a_file_are_found(tmp_path):

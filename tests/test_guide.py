@@ -28,6 +28,12 @@ from dask_dpmeans.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "examples" / "guide"
+PACKAGE = ROOT / "dask_dpmeans"
+FOLDERS = [
+    *("examples", "tests", "deploy", "dask_dpmeans", r"\.ci"),
+    *(each.name for each in PACKAGE.iterdir() if each.is_dir()),
+]
+"""Folders whose files a page may name; those of the package without its name, too."""
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 NOT_RUN = "# not run by the tests: "
 """How a block begins that needs what the tests do not have."""
@@ -200,11 +206,21 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
         run_block(page, block._replace(text=text), names)
 
 
+def found(name: str) -> Path | None:
+    """The file or folder that a page names, from the top or from the package."""
+    places = ROOT / name, PACKAGE / name
+    return next((place for place in places if place.exists()), None)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_and_commands_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:examples|tests|deploy|dask_dpmeans|\.ci)/[\w./-]+)`", text):
-        assert (ROOT / name).exists(), name
+    for name in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", text):
+        assert "NAME" in name or found(name) is not None, name
+    for name, file in re.findall(r"`(\w+)` (?:of|in) `([\w/]+\.py)`", text):
+        there = found(file)
+        assert there is not None, file
+        assert re.search(rf"\b{name}\b", there.read_text(encoding="utf-8")), (name, file)
     for command in re.findall(r"`(python\s(?:examples|tests)/\w[^`]*)`", text):
         words = shlex.split(command)
         assert (ROOT / words[1]).exists(), command

@@ -139,7 +139,7 @@ def _other_input(before: Manifest, now: Manifest) -> str:
 
 
 def _changed(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return those of some names whose values differ."""
+    """Return the names whose values differ."""
     return [name for name in names if there.get(name) != here.get(name)]
 
 

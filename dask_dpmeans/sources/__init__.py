@@ -1,7 +1,8 @@
-"""Rows, wherever they are stored; the only package that imports Dask.
+"""Rows in memory and in stores; the only package that imports Dask.
 
-`opening` turns an input into an array, `layout` plans the work from the metadata, `loading` cuts
-the rows into shards, and `inputs` (`as_source`) does all of this and the first pass over the rows.
+`opening` turns an input into an array, `planning` plans the work from the metadata as a `Layout`,
+`loading` cuts the rows into shards, and `inputs` (`as_source`) does all of this and the first pass.
+A `RowSource` (`dataset`) runs `jobs` on shards.
 `options` has the options of public functions and the values that are made of them; `executors` run
 jobs on shards; `safety` holds the checks of stored bytes and of values.
 """

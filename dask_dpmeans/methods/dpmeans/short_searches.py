@@ -1,10 +1,10 @@
 """The search of few rows, or of many in few columns: a population (HG-means, Gribel & Vidal 2019).
 
-Sixteen short searches (`kernels/short_search`) each start at rows of their own.  Children follow:
+Sixteen short searches (`kernels.short_search`) each start at rows of their own.  Children follow:
 each is the crossover of two winners of binary tournaments, with one center swapped, after moves of
 single rows and merges.  The lowest that differ survive, until children fail in a row.
 
-If rows are more, the population searches weighted means of cells (`kernels/cells`).  Its lowest
+If rows are more, the population searches weighted means of cells (`kernels.cells`).  Its lowest
 members settle on smaller cells and then on the rows, and have a few children on each.  Of many rows
 in few columns, the end on smaller cells is the end.
 """

@@ -8,7 +8,6 @@ from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of,
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.label_maps import LabelMap, Side, side
 from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
-from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.places import chart
 from dask_dpmeans.figures.data.portraits import (
     ColumnMean,
@@ -30,7 +29,7 @@ from dask_dpmeans.figures.data.rows import (
     nearest_clusters,
 )
 from dask_dpmeans.figures.data.steps import History, history
-from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
+from dask_dpmeans.figures.data.trees import Dendrogram, Join, Merges, dendrogram, merges, upper
 
 __all__ = [
     "MOST_NODES",

@@ -20,11 +20,10 @@ try:
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.label_maps import label_map
     from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
-    from dask_dpmeans.figures.plot.micro_clusters import merges
     from dask_dpmeans.figures.plot.ribbons import flows
     from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path
-    from dask_dpmeans.figures.plot.trees import tree
+    from dask_dpmeans.figures.plot.trees import merges, tree
 except ModuleNotFoundError as error:
     if error.name not in ("matplotlib", "networkx"):
         raise

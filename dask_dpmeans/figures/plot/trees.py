@@ -1,14 +1,19 @@
-"""Dendrograms."""
+"""Dendrograms: of a tree of clusters, and of the merges of micro-clusters."""
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
     FEW,
+    GREY,
     INK,
     WIDTH,
     AnyFigure,
@@ -20,7 +25,9 @@ from dask_dpmeans.kernels.block import Int64Array
 from dask_dpmeans.selection.tree import ClusterTree
 
 MOST_LEAVES = 300
-"""Number of clusters that fit side by side."""
+"""Number of clusters, or of micro-clusters, that fit side by side."""
+LEAST_GAIN = 1e-3
+"""Merges that save less of the cut are drawn as if they saved this."""
 
 
 def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
@@ -78,3 +85,47 @@ def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int
     if upper_part:
         label += f" at penalty {drawn.leaves.penalty:.4g}, of {tree.leaves.n_clusters:,} of the fit"
     axes.set_xlabel(label)
+
+
+def merges(
+    model: LinkageDPMeans, figure: AnyFigure | None = None, ax: Axes | None = None
+) -> AnyFigure:
+    """Draw the merges of micro-clusters as a dendrogram, with the colors of the clusters.
+
+    Parameters
+    ----------
+    model : a fitted `LinkageDPMeans`
+    figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
+
+    Returns
+    -------
+    The figure: the micro-clusters side by side, and above them their merges, at the logarithm of
+    the penalty at which a merge pays.  Merges across clusters are black.  The penalty of the fit is
+    a dashed line.  With more than 300 micro-clusters, the first merges are left out.
+    """
+    found = data.merges(model, MOST_LEAVES)
+    figure = new_figure(figure, ax, WIDTH, 3.6)
+    axes = figure.subplots()
+    colors = colors_by_weight(model.cluster_weights_)[found.clusters]
+    colors[found.clusters < 0] = to_rgba(INK)
+    gains = np.maximum(found.gains, LEAST_GAIN)
+    width = within(150 / len(gains), 0.5, 1.5)
+    lines = np.stack([found.places, gains], axis=2)
+    axes.add_collection(LineCollection(list(lines), colors=list(colors), linewidths=width))
+    price = within(-found.penalty, LEAST_GAIN, 1.0)
+    label = f"penalty {found.penalty:.3g}"
+    axes.axhline(price, color=GREY, linestyle="--", linewidth=1, label=label)
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
+    axes.set_yscale("log")
+    axes.set_ylim(1.0, 0.8 * LEAST_GAIN)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{-value:.12g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("penalty: the price of a cluster")
+    axes.set_xlim(-0.6, found.places.max() + 0.6)
+    axes.set_xticks([])
+    shown = len(gains) + 1
+    left_out = "" if shown == found.n_micro else f", the last {shown - 1:,} merges"
+    axes.set_xlabel(format_count(found.n_micro, "micro-cluster") + left_out, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -123,15 +123,15 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
 
     A missing chunk would read as the fill value.
     """
-    array = _open(place)
+    array = open_array(place)
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
         raise CorruptStoreError(f"{_shown(place)}: {missing} of {array.nchunks} chunks are missing")
     return array
 
 
-def _open(place: Place) -> "zarr.Array[Any]":
-    """Open an array, (...)."""
+def open_array(place: Place) -> "zarr.Array[Any]":
+    """Open an array, (...), by its metadata."""
     try:
         return zarr.open_array(_store_of(place), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
@@ -142,7 +142,13 @@ def _open(place: Place) -> "zarr.Array[Any]":
 
 def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     """Return a small array, (...), and its attributes, after a check of their digest."""
-    array = _open(place)
+    return read_opened(open_array(place), place, content)
+
+
+def read_opened(
+    array: "zarr.Array[Any]", place: Place, content: str
+) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """Return a small array, (...), that was opened at a place, as `read` does."""
     if array.nchunks > 1:
         raise CorruptStoreError(
             f"{_shown(place)} has {array.nchunks:,} chunks, but was written in one: its metadata were changed"

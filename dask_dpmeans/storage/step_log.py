@@ -109,17 +109,17 @@ class StepLog:
         """Return the last committed state, its history, and whether it is the end."""
         commit = self._last_commit()
         step = self._step(commit["committed"])
-        with malformed_as_corrupt(step / "state"):
-            written = dict(arrays.open_whole(step / "state").attrs)
-            if written.get("run", commit["run"]) != commit["run"]:
+        place = step / "state"
+        with malformed_as_corrupt(place):
+            opened = arrays.open_array(place)
+            if opened.attrs.get("run", commit["run"]) != commit["run"]:
                 raise CorruptStoreError(
-                    f"{(step / 'state').url} was written over by a job that stood still: use --force"
+                    f"{place.url} was written over by a job that stood still: use --force"
                 )
-            packed, attributes = arrays.read(step / "state", commit[CONTENTS]["state"])
+            contents = commit[CONTENTS]
+            packed, attributes = arrays.read_opened(opened, place, contents["state"])
             state = state_of(kind, _unpacked(packed, attributes["layout"]))
-            history = History.from_table(
-                arrays.read(step / "history", commit[CONTENTS]["history"])[0]
-            )
+            history = History.from_table(arrays.read(step / "history", contents["history"])[0])
         return state, history, bool(commit["converged"])
 
     def discard_uncommitted(self) -> None:

@@ -35,6 +35,7 @@ from dask_dpmeans.kernels.definition_compiled import (
     is_narrow,
     nearest_by_definition,
     nearest_of_narrow_rows,
+    squared_distances_compiled,
     two_nearest_of_narrow_rows,
 )
 from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
@@ -190,8 +191,8 @@ def squared_distances(
     n, d = rows.shape
     squared = np.empty(n)
     given = rows, centers, labels, squared
-    if pays(distance_compiled.squared_distances_compiled, given, 2 * rows.size):
-        distance_compiled.squared_distances_compiled(*given)
+    if pays(squared_distances_compiled, given, 2 * rows.size):
+        squared_distances_compiled(*given)
         return squared
     scratch = scratch or Scratch()
     tile = max(1, 2**15 // d)

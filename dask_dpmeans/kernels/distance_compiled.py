@@ -5,12 +5,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, IntegerArray, Rows
+from dask_dpmeans.kernels.definition_compiled import (
+    linear_costs_compiled,
+    squared_distances_compiled,
+)
 from dask_dpmeans.kernels.numba_support import compile_loop
 
-WIDE = 16
-"""Columns from which squares are computed before they are summed.
-
-With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time."""
 RankingParts = tuple[Rows, Rows, Rows, Float64Array, int]
 """Shift, scale, matrix and bounds of a `Ranking`, and how many candidates the definition decides."""
 BIT_FACTOR = 0x077CB531
@@ -23,80 +23,6 @@ Place: TypeAlias = "np.signedinteger[Any]"
 """The number of a center, as wide as a score."""
 TileMemory = tuple[Rows, IntegerArray, Rows]
 """Shifted rows, (tile, d + 1), the same numbers as integers, and scores, (k * tile,)."""
-
-
-@compile_loop
-def squared_distances_compiled(
-    rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array
-) -> None:
-    """Fill `squared`, (n,), with the squared distance of each row, (n, d), to its center.
-
-    The sum goes over the columns in order.  The squares of eight wide rows are computed side by
-    side, then summed.
-    """
-    n, d = rows.shape
-    whole = n // 8 * 8 if d >= WIDE else 0
-    squares = np.empty((8, d))
-    for start in range(0, whole, 8):
-        for i in range(8):
-            label = labels[start + i]
-            for j in range(d):
-                difference = np.float64(rows[start + i, j]) - centers[label, j]
-                squares[i, j] = difference * difference
-        p = q = r = s = t = u = v = w = 0.0
-        for j in range(d):
-            p += squares[0, j]
-            q += squares[1, j]
-            r += squares[2, j]
-            s += squares[3, j]
-            t += squares[4, j]
-            u += squares[5, j]
-            v += squares[6, j]
-            w += squares[7, j]
-        squared[start], squared[start + 1], squared[start + 2], squared[start + 3] = p, q, r, s
-        squared[start + 4], squared[start + 5], squared[start + 6], squared[start + 7] = t, u, v, w
-    for i in range(whole, n):
-        label, total = labels[i], 0.0
-        for j in range(d):
-            difference = np.float64(rows[i, j]) - centers[label, j]
-            total += difference * difference
-        squared[i] = total
-
-
-@compile_loop
-def linear_costs_compiled(
-    rows: Rows,
-    coefficients: Float64Array,
-    constants: Float64Array,
-    labels: IndexArray,
-    costs: Float64Array,
-) -> None:
-    """Fill `costs`, (n,), with the linear cost of each row, (n, d), at the center of its label.
-
-    `coefficients` are (k, d), `constants` (k,).  The sum goes over the columns in order, for four
-    rows side by side.
-    """
-    n, d = rows.shape
-    whole = n // 4 * 4
-    for i in range(0, whole, 4):
-        a, b, c, e = labels[i], labels[i + 1], labels[i + 2], labels[i + 3]
-        at_a, at_b, at_c, at_e = coefficients[a], coefficients[b], coefficients[c], coefficients[e]
-        row_a, row_b, row_c, row_e = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
-        p, q, r, s = constants[a], constants[b], constants[c], constants[e]
-        for j in range(d):
-            p += np.float64(row_a[j]) * at_a[j]
-            q += np.float64(row_b[j]) * at_b[j]
-            r += np.float64(row_c[j]) * at_c[j]
-            s += np.float64(row_e[j]) * at_e[j]
-        costs[i], costs[i + 1], costs[i + 2], costs[i + 3] = p, q, r, s
-    for i in range(whole, n):
-        label = labels[i]
-        total = constants[label]
-        for j in range(d):
-            total += np.float64(rows[i, j]) * coefficients[label, j]
-        costs[i] = total
-    for i in range(n):
-        costs[i] = costs[i] if costs[i] > 0.0 else 0.0
 
 
 @compile_loop

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels import distance_compiled
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.definition_compiled import linear_costs_compiled
 from dask_dpmeans.kernels.numba_support import pays
 
 MOST_EXPONENT = 100
@@ -48,8 +48,8 @@ def linear_costs(
 ) -> Float64Array:
     """Return the linear cost, by definition, of each row, (n, d), at the center of its label, (n,)."""
     given = rows, *linear, labels, np.empty(len(rows))
-    if pays(distance_compiled.linear_costs_compiled, given, 2 * rows.size):
-        distance_compiled.linear_costs_compiled(*given)
+    if pays(linear_costs_compiled, given, 2 * rows.size):
+        linear_costs_compiled(*given)
         return given[-1]
     return np.maximum(linear_sums(rows, linear, labels, scratch), 0.0)
 

@@ -239,7 +239,25 @@ def _fit(
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)
-    state = end.state
+    _write_result(store, lock, request, learned, scale, method, chosen, end)
+    found_k = end.history[-1].n_clusters
+    if end.converged and chosen is not None and chosen.choice.unlike(found_k):
+        warnings.warn(chosen.choice.differs(found_k), stacklevel=5)
+    return end.converged
+
+
+def _write_result(
+    store: RunStore,
+    lock: Lock,
+    request: Manifest,
+    learned: MappedRows,
+    scale: NamedArrays,
+    method: Algorithm[Any],
+    chosen: ChosenFit | None,
+    end: Progress[Any],
+) -> None:
+    """Label the rows by the last state, and finish the run."""
+    source, state = learned.source, end.state
     new, plan = NewArrays(store), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     new.write_digests(
@@ -261,10 +279,6 @@ def _fit(
     if not request.learned_features or learned.divergence is not None:
         _write_names(new, source, found)
     store.finish(new, found, end.history, manifest)
-    found_k = end.history[-1].n_clusters
-    if end.converged and chosen is not None and chosen.choice.unlike(found_k):
-        warnings.warn(chosen.choice.differs(found_k), stacklevel=5)
-    return end.converged
 
 
 def _stability_of(chosen: ChosenFit | None, source: RowSource, state: Any) -> NamedArrays:

@@ -14,6 +14,11 @@ from dask_dpmeans.errors import InputError
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Accepting, Categories, Frame, Names
 
+MASKED = (
+    "X is a masked array: fill or drop the masked entries first, as X.filled(0) does, or use DPMeans "
+    "or HDPMeans with missing='observed'"
+)
+
 
 def checked_rows(
     model: BaseEstimator,
@@ -36,11 +41,7 @@ def checked_rows(
     accepts: Accepting = model._accepts() if hasattr(model, "_accepts") else {}
     missing = accepts.get("missing", False)
     if isinstance(X, np.ma.MaskedArray) and not missing:
-        advice = (
-            "fill or drop the masked entries first, as X.filled(0) does, or use DPMeans or HDPMeans "
-            "with missing='observed'"
-        )
-        raise InputError(f"X is a masked array: {advice}")
+        raise InputError(MASKED)
     name = type(model).__name__
     rows = sources.opened_rows(sources.unwrap(X, "X"), name)
     frame = sources.frame_of(rows, "X")

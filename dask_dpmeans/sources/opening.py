@@ -161,25 +161,7 @@ class Opener:
             way = "copy it there, or write it to a Zarr array"
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
-            with explained(f"{name}: {path} cannot be read as a .npy file"):
-                with open(path, "rb") as file:
-                    begins = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
-                if not begins:  # NumPy would advise to unpickle it
-                    raise InputError(
-                        f"{name}: {path} cannot be read as a .npy file: it does not begin as "
-                        "numpy.save begins it"
-                    )
-                try:
-                    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-                except ValueError as error:
-                    if "Python objects" not in str(error):
-                        raise
-                    array = f"numpy.load({path!r}, allow_pickle=True).astype(float)"
-                    raise InputError(
-                        f"{name}: {path} holds Python objects, no numbers: if you trust the file, "
-                        f"convert it, as numpy.save('numbers.npy', {array}) does"
-                    ) from error
-            return NpyFile(path, mapped.shape, mapped.dtype)
+            return _open_npy(path, name)
         if path.endswith(".npz") and self.dimensions == 2:
             return open_npz(path, name)
         if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
@@ -237,6 +219,27 @@ class Opener:
                     f"{name}, for example with np.unique({name}, return_inverse=True)[1]"
                 ) from error
             raise InputError(f"{name} is not an array of numbers: {error}") from error
+
+
+def _open_npy(path: str, name: str) -> NpyFile:
+    """Open a ``.npy`` file of numbers; nothing in it is unpickled."""
+    unread = f"{name}: {path} cannot be read as a .npy file"
+    with explained(unread):
+        with open(path, "rb") as file:
+            begins = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+        if not begins:  # NumPy would advise to unpickle it
+            raise InputError(f"{unread}: it does not begin as numpy.save begins it")
+        try:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            if "Python objects" not in str(error):
+                raise
+            array = f"numpy.load({path!r}, allow_pickle=True).astype(float)"
+            raise InputError(
+                f"{name}: {path} holds Python objects, no numbers: if you trust the file, "
+                f"convert it, as numpy.save('numbers.npy', {array}) does"
+            ) from error
+    return NpyFile(path, mapped.shape, mapped.dtype)
 
 
 def _reason(place: Location, error: Exception) -> str:

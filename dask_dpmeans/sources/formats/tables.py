@@ -1,4 +1,4 @@
-"""Tables in Parquet, Arrow and CSV files by path: their files, columns and pyarrow.types.
+"""Tables in Parquet, Arrow and CSV files by path: their files, columns and types.
 
 ``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its
 columns, in this order.  ``data/*.csv`` are the files that match a pattern.
@@ -8,7 +8,7 @@ import csv
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -158,7 +158,7 @@ def open_table(
     missing: bool = False,
     categorical: CategoricalColumns | None = None,
 ) -> TableRows:
-    """Open the columns of a table, by default all but its index, after a check of their pyarrow.types.
+    """Open the columns of a table, by default all but its index, after a check of their types.
 
     With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
     unless they are known, these columns are read once.
@@ -183,12 +183,6 @@ def open_table(
     _check_kinds(opened, pairs, set(coded.values()), path, name)
     numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
     dtype = np.result_type(*numbers, *[np.float32] * bool(coded))
-    read = PLAIN
-    if coded and categorical is not None:
-        known: Categories | None = categorical.known
-        if known is None:
-            known = {number: _categories(parts, column) for number, column in coded.items()}
-        read = replace(categorical, known={number: known[number] for number in coded})
     width = (firsts[-1],) if dimensions == 2 else ()
     starts = tuple(accumulate((sum(part.heights) for part in parts), initial=0))
     most = max((height for part in parts for height in part.heights), default=1) or 1
@@ -203,8 +197,20 @@ def open_table(
         (most, *width),
         form.groups,
         missing,
-        read,
+        _with_categories(categorical, coded, parts),
     )
+
+
+def _with_categories(
+    categorical: CategoricalColumns | None, coded: Mapping[int, str], parts: tuple[Any, ...]
+) -> CategoricalColumns:
+    """Return the columns of categories among those that are read, with the categories of each."""
+    if not coded or categorical is None:
+        return PLAIN
+    known: Categories | None = categorical.known
+    if known is None:
+        known = {number: _categories(parts, column) for number, column in coded.items()}
+    return replace(categorical, known={number: known[number] for number in coded})
 
 
 def _not_one(opened: list[TableFile], chosen: tuple[str, ...], path: str, name: str) -> InputError:

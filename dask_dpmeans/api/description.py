@@ -92,17 +92,17 @@ def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) 
         value = getattr(method, each.name)
         left_out = each.metadata.get("optional") and value == each.default
         if not (each.metadata.get("learned") or left_out):
-            found[each.name] = _described(value)
-    return found if feature_map is None else found | _described(feature_map.parameters)
+            found[each.name] = _as_json(value)
+    return found if feature_map is None else found | _as_json(feature_map.parameters)
 
 
 def describe_estimator(model: Any, parameters: Mapping[str, Any]) -> EstimatorDescription:
     """Return an estimator as a run keeps it; `parameters` come from its `MethodSpec`."""
-    kept = {name: _described(value) for name, value in parameters.items() if name != "random_state"}
+    kept = {name: _as_json(value) for name, value in parameters.items() if name != "random_state"}
     return EstimatorDescription(type(model).__name__, kept)
 
 
-def _described(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a parameter as JSON holds it."""
     if isinstance(value, ArrayParameter):
         return {"array": value.name}
@@ -114,9 +114,9 @@ def _described(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, dict):
-        return {key: _described(each) for key, each in value.items()}
+        return {key: _as_json(each) for key, each in value.items()}
     if isinstance(value, tuple):
-        return [_described(each) for each in value]
+        return [_as_json(each) for each in value]
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, Real) and not isinstance(value, int | float):

@@ -153,17 +153,17 @@ def _auto_request(
     request: Manifest, store: RunStore, resume: bool, names: tuple[str, ...]
 ) -> Manifest:
     """Return the request before the choice of penalties: with the choice of a resumed run."""
-    choice, penalties = None, dict.fromkeys(_chosen(request, names), AUTO)
+    choice, penalties = None, dict.fromkeys(_names_to_choose(request, names), AUTO)
     if resume and store.begun():
         before = store.request()
         choice = before.choice
         if choice is not None:
-            both = [name for name in _chosen(before, names) if name in penalties]
+            both = [name for name in _names_to_choose(before, names) if name in penalties]
             penalties |= {name: before.parameters[name] for name in both}
     return replace(request, choice=choice, parameters={**request.parameters, **penalties})
 
 
-def _chosen(request: Manifest, names: tuple[str, ...]) -> list[str]:
+def _names_to_choose(request: Manifest, names: tuple[str, ...]) -> list[str]:
     """Return the names of the penalties that are not given as numbers."""
     return [name for name in names if request.estimator.parameters.get(name, AUTO) == AUTO]
 

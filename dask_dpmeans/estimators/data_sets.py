@@ -44,7 +44,7 @@ def data_sets(
     missing, categories = accepts.get("missing", False), None
     if accepts.get("categories"):
         wanted = sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
-        items, categories = _coded(items, wanted)
+        items, categories = _with_common_codes(items, wanted)
     tables = [_table(item, missing=missing) for item in items]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
@@ -53,7 +53,7 @@ def data_sets(
     return DataSets(rows, np.repeat(np.arange(len(tables)), heights), names, categories)
 
 
-def _coded(
+def _with_common_codes(
     tables: list[Any], wanted: "sources.CategoricalColumns"
 ) -> "tuple[list[Any], Categories]":
     """Return tables with the same codes for categories, and the categories of all tables."""

@@ -22,7 +22,7 @@ def cell_means(
     members = [np.arange(len(rows))]
     means, masses, errors = np.empty((most, rows.shape[1])), np.empty(most), np.empty(most)
     widest = np.empty(most, np.int64)
-    means[0], masses[0], errors[0], widest[0] = _measured(rows, weights, members[0])
+    means[0], masses[0], errors[0], widest[0] = _statistics_of(rows, weights, members[0])
     while len(members) < most:
         cell = int(errors[: len(members)].argmax())
         if not errors[cell] > 0.0:
@@ -34,11 +34,11 @@ def cell_means(
         members.append(members[cell][~low])
         members[cell] = members[cell][low]
         for c in (cell, len(members) - 1):
-            means[c], masses[c], errors[c], widest[c] = _measured(rows, weights, members[c])
+            means[c], masses[c], errors[c], widest[c] = _statistics_of(rows, weights, members[c])
     return means[: len(members)], masses[: len(members)]
 
 
-def _measured(
+def _statistics_of(
     rows: Float64Array, weights: Float64Array, members: Int64Array
 ) -> tuple[Float64Array, float, float, int]:
     """Return the mean, (d,), weight, squared error and widest column of some rows."""

@@ -342,7 +342,7 @@ def members_loop(labels: IndexArray, ends: IndexArray, members: IndexArray) -> N
 
 
 @compile_loop
-def _mixed(bits: np.uint64) -> np.uint64:
+def _mix(bits: np.uint64) -> np.uint64:
     """Return pseudo-random bits, as `graph.mix`."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -373,7 +373,7 @@ def merge_partners_loop(
             gain = price + together - (rates[i] + rates[j])
             if gain >= best:
                 pair = np.uint64(min(i, j)) * k + np.uint64(max(i, j))
-                hashed = _mixed(pair + first) >> np.uint64(11)
+                hashed = _mix(pair + first) >> np.uint64(11)
                 if gain > best or hashed > order:
                     best, partner, order = gain, j, hashed
         partners[i], gains[i] = partner, best
@@ -386,9 +386,9 @@ def link_digests_loop(graph: Links, start: int, digests: np.ndarray) -> None:
     weights = data.view(np.uint64)
     for i in range(len(indptr) - 1):
         node = np.uint64(start + i)
-        mixed = _mixed(node)
+        mixed = _mix(node)
         for position in range(indptr[i], indptr[i + 1]):
             if data[position] != 0:
                 other = np.uint64(indices[position])
-                digests[0] += _mixed(_mixed(mixed + other) ^ weights[position])
-                digests[1] += _mixed(_mixed(_mixed(other) + node) ^ weights[position])
+                digests[0] += _mix(_mix(mixed + other) ^ weights[position])
+                digests[1] += _mix(_mix(_mix(other) + node) ^ weights[position])

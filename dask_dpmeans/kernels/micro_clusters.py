@@ -46,11 +46,11 @@ class MicroClusters:
         both, m = [(own, self), (others, other)], len(keys)
         return type(self)(
             keys,
-            _joined(m, [(places, each.weights) for places, each in both], np.add, 0.0),
-            _joined(m, [(places, each.sums) for places, each in both], np.add, 0.0),
-            _joined(m, [(places, each.products) for places, each in both], np.add, 0.0),
-            _joined(m, [(places, each.low) for places, each in both], np.minimum, np.inf),
-            _joined(m, [(places, each.high) for places, each in both], np.maximum, -np.inf),
+            _join(m, [(places, each.weights) for places, each in both], np.add, 0.0),
+            _join(m, [(places, each.sums) for places, each in both], np.add, 0.0),
+            _join(m, [(places, each.products) for places, each in both], np.add, 0.0),
+            _join(m, [(places, each.low) for places, each in both], np.minimum, np.inf),
+            _join(m, [(places, each.high) for places, each in both], np.maximum, -np.inf),
         )
 
     @property
@@ -67,7 +67,7 @@ class MicroClusters:
         return found
 
 
-def _joined(
+def _join(
     m: int, parts: list[tuple[Positions, Float64Array]], join: np.ufunc, neutral: float
 ) -> Float64Array:
     """Return the join, (m, ...), of arrays at their positions in it."""

@@ -115,7 +115,7 @@ def _step(problem: Problem, cuts: Cuts, point: Point) -> Point:
     prices = point.prices
     pull: Float64Array | float = 0.0
     if len(prices):
-        prices = _priced(cuts, mixed, prices)
+        prices = _update_prices(cuts, mixed, prices)
         pull = cuts.pull(prices)
     shared = np.maximum(mixed - pull, 0.0)
     multipliers = mixed - shared
@@ -125,7 +125,7 @@ def _step(problem: Problem, cuts: Cuts, point: Point) -> Point:
     after = Point(shared, multipliers, prices, scale, residual, point.steps + 1, rank)
     if after.steps % STEPS_BETWEEN_SCALES:
         return after
-    return _rescaled(after, np.sqrt(primal / max(dual, 1e-30)))
+    return _rescale(after, np.sqrt(primal / max(dual, 1e-30)))
 
 
 def _projection(matrix: Float64Array, roots: Float64Array, rank: int) -> tuple[Float64Array, int]:
@@ -146,7 +146,7 @@ def _projection(matrix: Float64Array, roots: Float64Array, rank: int) -> tuple[F
     return scaled @ kept.T + np.outer(unit, unit), kept.shape[1]
 
 
-def _priced(cuts: Cuts, mixed: Float64Array, prices: Float64Array) -> Float64Array:
+def _update_prices(cuts: Cuts, mixed: Float64Array, prices: Float64Array) -> Float64Array:
     """Return prices after some steps towards the prices of the projection on Y >= 0 and the cuts."""
     flat = mixed.ravel()
     for _ in range(PRICE_STEPS):
@@ -155,7 +155,7 @@ def _priced(cuts: Cuts, mixed: Float64Array, prices: Float64Array) -> Float64Arr
     return prices
 
 
-def _rescaled(point: Point, factor: float) -> Point:
+def _rescale(point: Point, factor: float) -> Point:
     """Return the point at a scale that balances the residuals."""
     if max(factor, 1 / max(factor, 1e-30)) < LEAST_CHANGE:
         return point

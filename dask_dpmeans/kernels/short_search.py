@@ -129,7 +129,7 @@ class FewRows:
 
         Labels and costs, (n,), change in place.  It opens only if it saves more than `least`.
         """
-        rows = [row for row in _drawn(self.weights * costs, draws) if row >= 0]
+        rows = [row for row in _draw_rows(self.weights * costs, draws) if row >= 0]
         trials = [self._squared(row) for row in rows]
         saved = [
             float(np.add.accumulate(self.weights * np.maximum(costs - trial, 0.0))[-1])
@@ -229,7 +229,7 @@ def _parts(rows: Float64Array, centers: Float64Array) -> list[slice]:
     return [slice(i, i + step) for i in range(0, len(rows), step)]
 
 
-def _drawn(chances: Float64Array, draws: Float64Array) -> list[int]:
+def _draw_rows(chances: Float64Array, draws: Float64Array) -> list[int]:
     """Return numbers of rows drawn by their chances, (n,); -1 if none has any."""
     sums, some = np.add.accumulate(chances), np.flatnonzero(chances > 0.0)
     if not len(some):

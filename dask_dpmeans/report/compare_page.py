@@ -90,7 +90,7 @@ class Compared:
 
 def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     """Return the contents of the page that compares finished runs over the same rows."""
-    runs = _opened(stores)
+    runs = _open_runs(stores)
     unknown = check_same_rows(runs)
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
@@ -122,7 +122,7 @@ def checked_number(stores: Sequence[AnyPlace | LoadedRun]) -> Sequence[AnyPlace 
     return stores
 
 
-def _opened(stores: Sequence[AnyPlace | LoadedRun]) -> list[Compared]:
+def _open_runs(stores: Sequence[AnyPlace | LoadedRun]) -> list[Compared]:
     runs = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
     return [Compared(*each) for each in zip(letters(len(runs)), runs, strict=True)]
 

@@ -122,7 +122,7 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         "y": points[order, 1],
         "row": order.astype(np.int32),
         "cluster": labels[order],
-        "color": _packed(colors),
+        "color": _color_bytes(colors),
         "alpha": np.full(len(points), 0.8, np.float32),
     }
     panel.scatter(
@@ -144,7 +144,7 @@ def _compact(places: Float64Array, density: Density) -> NDArray[np.floating[Any]
     return places.astype(np.float32) if fine.all() and most < float(single.max) else places
 
 
-def _packed(colors: Float64Array) -> NDArray[np.uint8]:
+def _color_bytes(colors: Float64Array) -> NDArray[np.uint8]:
     """Return colors, (n, 4), as bytes."""
     return np.rint(colors * 255).astype(np.uint8)
 
@@ -154,7 +154,7 @@ def _add_boxes(panel: Any, density: Density, ranks: dict[int, int], side: int) -
     assert density.counts is not None
     counts, growth = coarsened(density.counts, side)
     extent = growth * (density.high - density.low)
-    image = np.ascontiguousarray(_packed(shade(counts, _colors(density.layers, ranks))))
+    image = np.ascontiguousarray(_color_bytes(shade(counts, _colors(density.layers, ranks))))
     counts = counts.transpose(0, 2, 1)
     total, first = counts.sum(axis=0), counts.argmax(axis=0)
     share = counts.max(axis=0) / np.where(total > 0, total, 1.0)
@@ -203,7 +203,7 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         "x": places[:, 0],
         "y": places[:, 1],
         "cluster": groups[order].astype(np.int32),
-        "color": _packed(_colors(groups[order], ranks)),
+        "color": _color_bytes(_colors(groups[order], ranks)),
         "text": texts,
         "alpha": np.ones(len(places), np.float32),
     }
@@ -239,7 +239,7 @@ def _sizes(overview: Overview) -> Any:
         "cluster": clusters,
         "weight": np.array([each.weight for each in overview.clusters], np.float64),
         "share": np.array([100 * each.share for each in overview.clusters], np.float64),
-        "color": _packed(_colors(clusters.astype(np.int64), _ranks(overview))),
+        "color": _color_bytes(_colors(clusters.astype(np.int64), _ranks(overview))),
         "alpha": np.ones(len(clusters), np.float32),
     }
     panel = _panel(["cluster", "share of the rows, %"])

@@ -138,7 +138,7 @@ def _long(values: Float64Array) -> list[str]:
 
 def call(path: PenaltyPath) -> str:
     """Return Python code that makes the path again."""
-    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
+    asked, spaced, request = _given_parameters(path), _even_steps(path), commands.path_request(path)
     penalties = asked.pop("penalties", None)
     arguments, imports = [origin.data(request)], ""
     if penalties is not None and spaced is not None:
@@ -155,7 +155,7 @@ def call(path: PenaltyPath) -> str:
 
 def command(path: PenaltyPath) -> str | None:
     """Return the command that makes the path again; None if rows or weights have no path."""
-    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
+    asked, spaced, request = _given_parameters(path), _even_steps(path), commands.path_request(path)
     reading = commands.words(request)
     if reading is None:
         return None
@@ -169,13 +169,13 @@ def command(path: PenaltyPath) -> str | None:
     return shlex.join([*words, *flags(asked), *reading])
 
 
-def _asked(path: PenaltyPath) -> dict[str, Any]:
+def _given_parameters(path: PenaltyPath) -> dict[str, Any]:
     """Return the parameters that differ from their defaults, and the seed."""
     given = path.asked["parameters"] | {"random_state": path.random_state}
     return origin.differing_parameters(given, penalty_path)
 
 
-def _spaced(path: PenaltyPath) -> tuple[float, float, int] | None:
+def _even_steps(path: PenaltyPath) -> tuple[float, float, int] | None:
     """Return ends and number of penalties in even steps of the logarithm, or None."""
     low, high, number = float(path.penalties[0]), float(path.penalties[-1]), len(path.penalties)
     if number > 1 and np.array_equal(np.geomspace(low, high, number), path.penalties):

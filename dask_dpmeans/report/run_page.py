@@ -252,13 +252,16 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
         caption += f" The {LAYERED} heaviest clusters have colors, all others are grey."
     return [
         Picture.of(
-            found.title, caption + _outside(found), partial(plot.row_map, found, model), dots=True
+            found.title,
+            caption + _rows_outside_map(found),
+            partial(plot.row_map, found, model),
+            dots=True,
         )
         for found in rows.overview.maps
     ]
 
 
-def _outside(found: Density) -> str:
+def _rows_outside_map(found: Density) -> str:
     """Return a sentence about the rows outside of a map, if there are any."""
     if found.outside <= 0.5:
         return ""
@@ -317,7 +320,7 @@ def _tree(model: Model) -> Picture:
 # How to reproduce
 
 
-def _asked(model: Model) -> dict[str, Any]:
+def _given_parameters(model: Model) -> dict[str, Any]:
     """Return the parameters that differ from their defaults."""
     return origin.differing_parameters(model.get_params(deep=False), type(model))
 
@@ -338,7 +341,7 @@ def call(result: Result, model: Model) -> str:
     manifest, name = result.manifest, type(model).__name__
     stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
     parameters, imports = [], f"from dask_dpmeans import {name}, fit\n"
-    for each, value in _asked(model).items():
+    for each, value in _given_parameters(model).items():
         if isinstance(value, np.ndarray):
             imports = f"import zarr\n\n{imports}"
             parameters.append(f"{each}={stored}")
@@ -353,7 +356,7 @@ def call(result: Result, model: Model) -> str:
 
 def command(result: Result, model: Model) -> str | None:
     """Return the command that makes the run again; None without one, or if an input has no path."""
-    return _command(result, model, _asked(model), origin.AGAIN)
+    return _command(result, model, _given_parameters(model), origin.AGAIN)
 
 
 def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> str | None:
@@ -377,7 +380,7 @@ def _fit_alternative(result: Result, model: Model, other: Alternative) -> str:
     prices: dict[str, Any] = dict(other.penalties)
     if hasattr(model, "search"):
         prices["search"] = True
-    asked = prices | _asked(model) | prices  # these first
+    asked = prices | _given_parameters(model) | prices  # these first
     asked.pop("n_clusters", None)  # the penalty has its place
     found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
     if found is not None:

@@ -59,7 +59,7 @@ def read_rows(
     result: Result, model: Model, data: Any, columns: Sequence[int | str] | None, where: Stored
 ) -> RowParts:
     """Return what the rows show, or a warning if they cannot be read."""
-    words, chosen = model.description(), _chosen(model, columns)
+    words, chosen = model.description(), _chosen_columns(model, columns)
     if isinstance(getattr(model, "features_", None), Encoding):
         return RowParts(overview=plot_data.column_overview(model), notes=[NOT_FLAT])
     embedded = words.stored_rows is not None
@@ -72,7 +72,7 @@ def read_rows(
         return RowParts(notes=[NOT_FLAT])
     try:
         source = _source(result, model, data, where)
-        if not embedded and _changed(result, model, source):
+        if not embedded and _rows_changed(result, model, source):
             reason = "they have changed, or this is another type of CPU"
             differ = f"The rows at {_shown(data)} are not exactly the rows of the fit"
             return RowParts([f"{differ} ({reason}): they are not shown."])
@@ -89,7 +89,7 @@ def _has_places(model: Model) -> bool:
     return isinstance(getattr(model, "features_", None), SpherePoints)
 
 
-def _chosen(model: Model, columns: Sequence[int | str] | None) -> list[int] | None:
+def _chosen_columns(model: Model, columns: Sequence[int | str] | None) -> list[int] | None:
     """Return the numbers of the columns of the first map, if it was asked for."""
     if columns is None:
         return None
@@ -126,13 +126,13 @@ def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource
     spec = spec_of(model)
     if spec.sparse:
         return as_source(spec.read(data), sparse=True, **where)
-    given, groups = _beside(result), {}
+    given, groups = _inputs_beside(result), {}
     if "groups" in given and spec.takes_groups:
         groups["groups"] = given["groups"]
     return plot_data.rows_of(data, model, given.get("sample_weight"), **groups, **where)
 
 
-def _beside(result: Result) -> dict[str, str]:
+def _inputs_beside(result: Result) -> dict[str, str]:
     """Return the paths of the data sets and the weights of the rows, if they still exist."""
     found = commands.sources(result.manifest)
     beside = {name: found[name] for name in ("groups", "sample_weight")}
@@ -141,11 +141,11 @@ def _beside(result: Result) -> dict[str, str]:
 
 def _weights_lost(result: Result, model: Model) -> bool:
     """Return whether the fit had weights that rows do not have any more."""
-    kept = model.description().stored_rows is None and "sample_weight" in _beside(result)
+    kept = model.description().stored_rows is None and "sample_weight" in _inputs_beside(result)
     return result.manifest.input.weighted and not kept
 
 
-def _changed(result: Result, model: Model, source: RowSource) -> bool:
+def _rows_changed(result: Result, model: Model, source: RowSource) -> bool:
     """Return whether the rows are known to differ from the rows of the fit."""
     fitted = result.manifest.input
     if (source.plan.n_rows, source.stored_columns) != fitted.shape:

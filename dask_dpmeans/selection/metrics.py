@@ -286,7 +286,7 @@ def contingency(
     InputError
         Labels are not integers, or the two arrays differ in length.
     """
-    return _table(_counted(labels_true, labels_pred, where))
+    return _table(_count_pairs(labels_true, labels_pred, where))
 
 
 def agreement(
@@ -305,7 +305,7 @@ def agreement(
     >>> round(found.adjusted_rand, 3), round(found.completeness, 3)
     (0.571, 0.667)
     """
-    return agreement_of(_counted(labels_true, labels_pred, where))
+    return agreement_of(_count_pairs(labels_true, labels_pred, where))
 
 
 def agreement_of(counted: LabelPairs) -> Agreement:
@@ -336,7 +336,7 @@ def adjusted_rand_score(
 
     Parameters are those in `contingency`.
     """
-    return _counted(labels_true, labels_pred, where).adjusted_rand
+    return _count_pairs(labels_true, labels_pred, where).adjusted_rand
 
 
 def normalized_mutual_info_score(
@@ -356,7 +356,7 @@ def v_measure_score(
     return agreement(labels_true, labels_pred, **where).v_measure
 
 
-def _counted(
+def _count_pairs(
     labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, where: Where
 ) -> LabelPairs:
     pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))

@@ -64,7 +64,7 @@ class Frame:
         """
         if is_dask_frame(self.native):
             return self._read_dask(name, wanted)
-        frame = _opened(self.native)
+        frame = _open_frame(self.native)
         coding = wanted is not None and (wanted.named or wanted.known)
         if set(frame.schema.values()) in FLOATS and not coding:
             return frame.to_numpy(), {}
@@ -149,7 +149,7 @@ def frame_of(data: Any, name: str) -> Frame | None:
     if not nw.dependencies.is_into_dataframe(data):
         return None
     names_of(data)  # refuses two columns of one name
-    widths = [_width(series) for series in _opened(data).iter_columns()]
+    widths = [_width(series) for series in _open_frame(data).iter_columns()]
     return Frame(data, column_labels(data), tuple(widths))
 
 
@@ -183,7 +183,7 @@ def list_names(label: Any, width: int | None) -> list[Any]:
     return [f"{label}_{number}" for number in range(width)]
 
 
-def _opened(native: Any) -> Any:
+def _open_frame(native: Any) -> Any:
     """Return a data frame of narwhals; labels that are no texts are replaced by numbers."""
     if hasattr(native, "set_axis") and not all(isinstance(each, str) for each in native.columns):
         native = native.set_axis([str(each) for each in range(native.shape[1])], axis=1)

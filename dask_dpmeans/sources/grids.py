@@ -147,7 +147,7 @@ def split_dimensions(
     """
     if samples is None and features is None:
         raise InputError(f"samples must name some of the dimensions of {what}: {_listed(sizes)}")
-    named = {"samples": _named("samples", samples), "features": _named("features", features)}
+    named = {"samples": _as_tuple("samples", samples), "features": _as_tuple("features", features)}
     for argument, names in named.items():
         for name in names or ():
             _check_dimension(argument, name, names or (), sizes, what)
@@ -169,7 +169,7 @@ def split_dimensions(
     return of_samples, of_features
 
 
-def _named(argument: str, names: Dimensions) -> Names | None:
+def _as_tuple(argument: str, names: Dimensions) -> Names | None:
     """Return names as a tuple; None for None."""
     if names is None or isinstance(names, str):
         return None if names is None else (names,)

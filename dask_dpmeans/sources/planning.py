@@ -121,14 +121,14 @@ def _executor(
 
 def _count_samples(opened: InputArrays, compute: Compute, count: bool) -> InputArrays:
     """Return the input with the rows of its cube counted, and with weights for these rows."""
-    cube = _counted(opened.data, compute, count)
+    cube = _count_rows(opened.data, compute, count)
     weights = opened.sample_weight
     if isinstance(weights, CubeWeights):
         weights = CubeWeights.of(cube)
     return replace(opened, data=cube, sample_weight=weights)
 
 
-def _counted(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
+def _count_rows(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
     """Return a cube whose rows are counted, in a pass over its samples, if any may be left out."""
     client, resources = _choose_resources(cube, compute)
     _check_chunks(cube, resources)

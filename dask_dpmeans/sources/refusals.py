@@ -56,7 +56,7 @@ TABLES = {
 """Python that opens a table, by its ending."""
 
 
-def _opened(way: str) -> str:
+def _reading_part(way: str) -> str:
     """Return the part of a conversion that reads the table."""
     return way.partition(").")[0] + ")"
 
@@ -67,7 +67,7 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
     ways += [way for ends, way in TABLES.items() if text.rstrip("/").endswith(ends)]
     others = [
-        IN_MEMORY.get(kind, _opened(way))
+        IN_MEMORY.get(kind, _reading_part(way))
         for ends, (kind, way) in OTHER_FILES.items()
         if text.endswith(ends)
     ]

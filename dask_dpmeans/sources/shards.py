@@ -228,7 +228,7 @@ class StoredShard:
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
             kind = OSError if of_store(error) else CorruptStoreError
-            what = f"rows {start:,} to {stop:,} of {_named(self.data)}"
+            what = f"rows {start:,} to {stop:,} of {_name_of(self.data)}"
             raise kind(f"{what} cannot be read: {error}") from error
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
@@ -300,7 +300,7 @@ def _part(piece: Piece, part: slice) -> Piece:
     )
 
 
-def _named(data: object) -> str:
+def _name_of(data: object) -> str:
     """Return the name of an array and its chunks, for an error."""
     name = str(getattr(data, "store_path", type(data).__name__))
     chunks = getattr(data, "chunks", None)
@@ -336,28 +336,28 @@ def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
             missing -= stop - start
             start = stop
             if not missing:
-                yield _joined(parts)
+                yield _concatenate(parts)
                 parts, missing = [], block_rows
         if parts and parts[-1][0].shape[0] < n:
-            parts[-1] = _copied(parts[-1])
+            parts[-1] = _copy(parts[-1])
         del piece
     if parts:
-        yield _joined(parts)
+        yield _concatenate(parts)
 
 
-def _copied(piece: Piece) -> Piece:
+def _copy(piece: Piece) -> Piece:
     rows, *beside = piece
     return rows.copy(), *(None if each is None else each.copy() for each in beside)
 
 
-def _joined(pieces: list[Piece]) -> Piece:
+def _concatenate(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     rows, weights, groups = zip(*pieces, strict=True)
     stacked = vstack(rows, "csr") if issparse(rows[0]) else np.concatenate(rows)
-    return stacked, _concatenated(weights), _concatenated(groups)
+    return stacked, _concatenate_arrays(weights), _concatenate_arrays(groups)
 
 
-def _concatenated(arrays: tuple[Raw | None, ...]) -> Raw | None:
+def _concatenate_arrays(arrays: tuple[Raw | None, ...]) -> Raw | None:
     given = [array for array in arrays if array is not None]
     return np.concatenate(given) if given else None

@@ -153,7 +153,7 @@ def read_opened(
         raise CorruptStoreError(
             f"{_shown(place)} has {array.nchunks:,} chunks, but was written in one: its metadata were changed"
         )
-    attributes = _checked(dict(array.attrs), place)
+    attributes = _check_digest(dict(array.attrs), place)
     values = CheckedArray(through(array, WholeStore(array.store)))[...]
     said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
     if content != _content(values, said):
@@ -184,7 +184,7 @@ def attributes_of(place: Place) -> dict[str, Any]:
     except Exception as error:  # of the package that asks the store
         raise OSError(f"{_shown(place)} does not answer: {error}") from error
     if MARKER in attributes:
-        return _checked(attributes, place)
+        return _check_digest(attributes, place)
     return attributes
 
 
@@ -214,7 +214,7 @@ def _shown(place: Place) -> str:
     return place.url if isinstance(place, Location) else str(place)
 
 
-def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
+def _check_digest(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
     if attributes != sign_attributes(attributes):
         raise CorruptStoreError(
             f"{_shown(place)}/zarr.json: the attributes do not match their digest"

@@ -118,7 +118,7 @@ class StepLog:
                 )
             contents = commit[CONTENTS]
             packed, attributes = arrays.read_opened(opened, place, contents["state"])
-            state = state_of(kind, _unpacked(packed, attributes["layout"]))
+            state = state_of(kind, _unpack(packed, attributes["layout"]))
             history = History.from_table(arrays.read(step / "history", contents["history"])[0])
         return state, history, bool(commit["converged"])
 
@@ -186,7 +186,7 @@ class CheckpointFiles:
         (self.location / name).write(content)
 
 
-def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _unpack(packed: Float64Array, layout: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Return the fields of a state from its numbers in a row, and their types and shapes."""
     ends = np.cumsum([math.prod(shape) for _, shape in layout.values()])
     parts = zip(np.split(packed, ends[:-1]), layout.items(), strict=True)

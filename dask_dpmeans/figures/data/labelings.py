@@ -68,7 +68,7 @@ def flows(labelings: Sequence[ArrayLike | RowArray]) -> Flows:
     if not (listed and 2 <= len(labelings) <= MOST):
         shown = describe_value(labelings)
         raise InputError(f"labelings must be a list of 2 to {MOST} arrays, got {shown}")
-    opened = [_opened(labels, number) for number, labels in enumerate(labelings)]
+    opened = [_open_labeling(labels, number) for number, labels in enumerate(labelings)]
     lengths = [labels.shape[0] for labels in opened]
     if len(set(lengths)) > 1:
         counts = ", ".join(f"{length:,}" for length in lengths)
@@ -85,7 +85,7 @@ def flows(labelings: Sequence[ArrayLike | RowArray]) -> Flows:
     return Flows(lengths[0], sizes, pairs)
 
 
-def _opened(labels: ArrayLike | RowArray, number: int) -> RowArray:
+def _open_labeling(labels: ArrayLike | RowArray, number: int) -> RowArray:
     found = cast(RowArray, labels if hasattr(labels, "shape") else np.asarray(labels))
     if found.dtype.kind not in "iu" or len(found.shape) != 1 or not found.shape[0] > 0:
         held = f"{found.dtype} of shape {found.shape}"

@@ -181,7 +181,7 @@ def overview(
     """
     views = _views(source, model, names, columns)
     maps = [view.statistic(source, model, BINS) for view in views]
-    plan, pairs = _Plan.of(source, model), _paired(source, model)
+    plan, pairs = _Plan.of(source, model), _pairs_to_map(source, model)
     others: list[Statistic] = [plan.histograms, plan.rows, Edge(penalty), pairs]
     if isinstance(predict, NearestTwo):
         others.append(Doubts(model.n_clusters_))
@@ -221,7 +221,7 @@ def _views(
     return maps
 
 
-def _paired(source: RowSource, model: Model) -> PairHistograms:
+def _pairs_to_map(source: RowSource, model: Model) -> PairHistograms:
     """Return what to ask for the maps of pairs of columns."""
     columns = np.sort(_separating(source, model)[:MOST_PAIRED]).astype(np.intp)
     if source.n_features <= 2:

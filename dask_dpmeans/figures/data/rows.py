@@ -223,7 +223,10 @@ def covariance_of(source: RowSource) -> Float64Array:
 def principal_view(source: RowSource, model: Model, covariance: Float64Array) -> View:
     """Return the view in the two directions of largest variance, given the covariance, (d, d)."""
     values, vectors = np.linalg.eigh(covariance)
-    values, directions = np.maximum(values[[-1, -2]], 0.0), _signed(vectors[:, [-1, -2]])
+    values, directions = (
+        np.maximum(values[[-1, -2]], 0.0),
+        _with_positive_signs(vectors[:, [-1, -2]]),
+    )
     shares = values / max(covariance.trace(), np.finfo(np.float64).tiny)
     axes = [
         f"principal direction {number}, {share:.0%} of the variance"
@@ -259,7 +262,7 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
     if not ratios[-2] > RIDGE * ratios[-1]:
         others = np.eye(len(first)) - np.outer(first, first)
         second = np.linalg.eigh(others * values @ others)[1][:, -1]
-    directions = _signed(whiten @ np.column_stack([first, second]))
+    directions = _with_positive_signs(whiten @ np.column_stack([first, second]))
     variances = np.einsum("ia,ij,ja->a", directions, covariance, directions)
     deviations = np.sqrt(np.maximum(variances, 1.0))  # where columns depend on each other, it is 0
     axes = ["first direction that separates clusters", "second direction that separates clusters"]
@@ -290,7 +293,7 @@ def _view(source: RowSource, model: Model, names: list[str], columns: list[int] 
     return column_view(source, model, names, list(range(d)) if columns is None else columns)
 
 
-def _signed(directions: Float64Array) -> Float64Array:
+def _with_positive_signs(directions: Float64Array) -> Float64Array:
     """Return directions, (d, 2), whose largest entries are positive."""
     return directions * np.sign(directions[np.abs(directions).argmax(axis=0), [0, 1]])
 

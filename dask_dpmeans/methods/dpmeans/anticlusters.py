@@ -108,11 +108,11 @@ def anticlusters(
         part = np.empty(len(members), np.intp)
         part[order] = (dealt + np.arange(len(members))) % n_pieces
         dealt += len(members)
-        split[members] = _exchanged(from_mean, weights[members], part, n_pieces)
+        split[members] = _exchange_rows(from_mean, weights[members], part, n_pieces)
     return split
 
 
-def _exchanged(
+def _exchange_rows(
     from_mean: Float64Array, weights: Float64Array, part: IndexArray, n_pieces: int
 ) -> IndexArray:
     """Return the pieces of a cluster's rows after exchanges that bring the means of its parts together.

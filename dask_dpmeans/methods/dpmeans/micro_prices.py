@@ -100,16 +100,18 @@ def fitted_micro(source: Source, centers: Float64Array, penalty: float) -> Fitte
     if not -1000 < 2 * exponent + heaviness < 1000:
         return None
     first = Collect(Centers(centers), Grids.one_place(k, d), exponent, heaviness)
-    whole = _collected(source, first)
+    whole = _collect(source, first)
     if not (math.isfinite(spread) and np.isfinite(whole.products).all() and len(whole.keys)):
         return None
     whole = replace(whole, keys=first.grids.labels(whole.keys))
     collect = replace(first, grids=Grids.over(whole, k, MICRO_CLUSTERS))
-    found = _collected(source, collect)
-    return _fitted(found, collect, np.clip(summary.mean, summary.lowest, summary.highest), penalty)
+    found = _collect(source, collect)
+    return _move_origin(
+        found, collect, np.clip(summary.mean, summary.lowest, summary.highest), penalty
+    )
 
 
-def _collected(source: Source, collect: Collect) -> MicroClusters:
+def _collect(source: Source, collect: Collect) -> MicroClusters:
     """Return the answer of a pass; a run that was stopped after it reads it."""
     with Checkpoint.of(source, collect) as checkpoint:
         found = checkpoint.restore(lambda values: state_of(MicroClusters, values))
@@ -119,7 +121,7 @@ def _collected(source: Source, collect: Collect) -> MicroClusters:
     return found
 
 
-def _fitted(
+def _move_origin(
     found: MicroClusters, collect: Collect, origin: Float64Array, penalty: float
 ) -> FittedMicro:
     """Return micro-clusters less a point among the rows, with moments about their means."""

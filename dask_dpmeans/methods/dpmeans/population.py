@@ -79,7 +79,7 @@ def evolve(
         places = Placement(centers, children, state.next_candidates)
         found, more = method.settle(source, places, state.objective, random)
         centers, passes = found.centers[found.weights > 0], passes + more
-    return _allowed(method, centers), passes * n
+    return _unless_too_many(method, centers), passes * n
 
 
 def cross_all_rows(
@@ -113,10 +113,10 @@ def cross_all_rows(
     else:
         best, more = crossovers.lowest(source)
         passes += more
-    return _allowed(method, best.centers), passes * source.plan.n_rows
+    return _unless_too_many(method, best.centers), passes * source.plan.n_rows
 
 
-def _allowed(method: "Method", centers: Float64Array) -> Float64Array | None:
+def _unless_too_many(method: "Method", centers: Float64Array) -> Float64Array | None:
     """Return the centers, (k, d), unless there are too many."""
     most = method.max_clusters
     return None if most is not None and len(centers) > most else centers

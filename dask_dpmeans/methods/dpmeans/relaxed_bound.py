@@ -117,7 +117,7 @@ def relaxed_bound(
     instance = _instance(rows, weights, penalty)
     if not len(instance.weights):
         return penalty
-    bound = _searched(instance, upper / penalty * (1 - LEAST_GAP), work)
+    bound = _branch_and_bound(instance, upper / penalty * (1 - LEAST_GAP), work)
     return max(penalty, penalty * bound * (1 - 4 * EPS))
 
 
@@ -148,10 +148,10 @@ def _squared(rows: Float64Array) -> Float64Array:
     return np.maximum(lower, 0.0)
 
 
-def _searched(instance: Instance, enough: float, work: float) -> float:
+def _branch_and_bound(instance: Instance, enough: float, work: float) -> float:
     """Return a bound in prices of a cluster: branch and bound, the lowest node first."""
     n = len(instance.weights)
-    root, left = _bounded(instance, Node(np.arange(n), (), 1.0), enough, work)
+    root, left = _bound_node(instance, Node(np.arange(n), (), 1.0), enough, work)
     nodes = [root]
     while True:
         lowest = min(nodes, key=lambda node: node.bound)
@@ -159,7 +159,7 @@ def _searched(instance: Instance, enough: float, work: float) -> float:
             return lowest.bound
         nodes.remove(lowest)
         for child in _children(lowest):
-            bounded, left = _bounded(instance, child, enough, left)
+            bounded, left = _bound_node(instance, child, enough, left)
             nodes.append(bounded)
 
 
@@ -172,7 +172,7 @@ def _children(node: Node) -> tuple[Node, Node]:
     return replace(node, groups=together), replace(node, apart=(*node.apart, pair))
 
 
-def _bounded(instance: Instance, node: Node, enough: float, work: float) -> tuple[Node, float]:
+def _bound_node(instance: Instance, node: Node, enough: float, work: float) -> tuple[Node, float]:
     """Return a node with its bound and its pair, and the work that is left."""
     groups = node.groups
     if any(groups[one] == groups[two] for one, two in node.apart):
@@ -183,7 +183,7 @@ def _bounded(instance: Instance, node: Node, enough: float, work: float) -> tupl
     cuts, point = no_cuts(problem.roots), Point.first(len(problem.masses))
     if node.before is not None:
         cuts, point = node.before.joined(groups, problem.roots)
-    bound, cuts, point, work = _solved(problem, cuts, point, _apart(node), enough, work)
+    bound, cuts, point, work = _solve_relaxation(problem, cuts, point, _apart(node), enough, work)
     first = np.unique(groups, return_index=True)[1]
     pair = _pair(point.shared, problem.roots, _apart(node))
     rows = None if pair is None else (int(first[pair[0]]), int(first[pair[1]]))
@@ -205,7 +205,7 @@ def _problem(instance: Instance, node: Node) -> Problem:
     return Problem.of(links, masses)
 
 
-def _solved(
+def _solve_relaxation(
     problem: Problem, cuts: Cuts, point: Point, apart: IndexArray, enough: float, work: float
 ) -> tuple[float, Cuts, Point, float]:
     """Return a bound, the last cuts and point, and the work that is left."""

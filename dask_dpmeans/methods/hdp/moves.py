@@ -93,7 +93,7 @@ class _Planner:
         """Add a move if all centers and sets that it touches are free."""
         tied = ties_after(self.found, move, center, self.found.g + int(self.moves[Move.SPLIT]))
         uses = np.flatnonzero((tied != self.found.tied).any(axis=1))
-        touched, sets = self._touched(center, uses, tied), self.found.groups[uses]
+        touched, sets = self._changed_centers(center, uses, tied), self.found.groups[uses]
         if not self.free[touched].all() or not self.free_sets[sets].all():
             return
         self.free[touched], self.free_sets[sets] = False, False
@@ -101,7 +101,7 @@ class _Planner:
         self.moves[move] += 1
         self.promised[move] += gain
 
-    def _touched(self, center: int, uses: Int64Array, tied: Int64Array) -> Int64Array:
+    def _changed_centers(self, center: int, uses: Int64Array, tied: Int64Array) -> Int64Array:
         """Return the centers that a move changes; with `hold` also all of sets that lose a use."""
         owners, groups = self.found.centers_of, self.found.groups
         touched = [owners[uses], tied[uses].ravel(), np.array([center])]
@@ -120,7 +120,7 @@ class _Planner:
         return MovePlan(
             tied=self.tied,
             taken_up=Uses(taken_up.groups, taken_up.centers),
-            fixed=self._fixed(best),
+            fixed=self._fixed_centers(best),
             moves=self.moves,
             promised=self.promised,
             changes=len(best.groups) + int(self.moves.sum()),
@@ -139,7 +139,7 @@ class _Planner:
         order = np.lexsort((-changes.gains, changes.groups))
         return changes.take(order[np.flatnonzero(np.diff(changes.groups[order], prepend=-1))])
 
-    def _fixed(self, changes: UseChanges) -> BoolArray:
+    def _fixed_centers(self, changes: UseChanges) -> BoolArray:
         """Return (g + new,), the centers of sets whose rows change uses, with `hold`."""
         found = self.found
         fixed = np.zeros(found.g + int(self.moves[Move.SPLIT]), np.bool_)

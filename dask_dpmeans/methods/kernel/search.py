@@ -61,7 +61,7 @@ class Method(batch.Parameters):
     def step(self, source: Source, state: State) -> State:
         """Do one sweep; once sweeps have settled, the first moves that lower the objective."""
         if not state.settled:
-            after = self._swept(source, state)
+            after = self._sweep(source, state)
             if after.objective < state.objective:
                 return replace(after, settled=self.is_last_sweep(state, after))
             state = replace(state, rows_read=after.rows_read)
@@ -71,7 +71,7 @@ class Method(batch.Parameters):
         """Return False: the search ends with the step in which nothing lowers the objective."""
         return False
 
-    def _swept(self, source: Source, state: State) -> State:
+    def _sweep(self, source: Source, state: State) -> State:
         """Return the state after one sweep."""
         return State(**vars(self.sweep(source, state)), rounds=state.rounds)
 
@@ -85,7 +85,7 @@ class Method(batch.Parameters):
             if labels is None:
                 continue
             start = replace(state, next_labels=labels, weights=np.zeros(int(labels.max()) + 1))
-            after = self._swept(source, start)
+            after = self._sweep(source, start)
             if after.objective < state.objective - found.rounding:
                 return replace(after, moves=count_moves(state.next_labels, labels))
             state = replace(state, rows_read=after.rows_read)

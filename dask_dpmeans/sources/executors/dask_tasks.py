@@ -150,11 +150,11 @@ class DaskTasks:
             tasks = []
             for number, job in enumerate(jobs):
                 node = delayed(job, name=keys("job", number), traverse=False)
-                told = self._told(count, number)
+                told = self._end_functions(count, number)
                 tasks.append(call(node, given, told, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
-    def _told(self, count: Count, number: int) -> Literal:
+    def _end_functions(self, count: Count, number: int) -> Literal:
         """Return the functions that end a task whose answer is not wanted, and that report its end.
 
         The second is None if there is no observer.
@@ -170,14 +170,14 @@ class DaskTasks:
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
     ) -> tuple[Node, list[Delayed]]:
         """Return the job and its tasks."""
-        shared = self._shared(job, len(pieces), keys)
+        shared = self._shared_job(job, len(pieces), keys)
         tasks = [
             self._task(shared[number % len(shared)], number, piece, keys, count)
             for number, piece in enumerate(pieces)
         ]
         return shared[0], tasks
 
-    def _shared(self, job: Any, n_tasks: int, keys: Keys) -> list[Node]:
+    def _shared_job(self, job: Any, n_tasks: int, keys: Keys) -> list[Node]:
         """Return a job as an argument of its tasks, in copies that these take in turn.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
@@ -208,7 +208,7 @@ class DaskTasks:
         """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *shard_bounds(shard))
-        told, bounds = self._told(count, number), (blocks.start, blocks.stop)
+        told, bounds = self._end_functions(count, number), (blocks.start, blocks.stop)
         return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
 
     def _compute(self, tasks: list[Delayed], count: Count, early: bool = False) -> list[Any]:
@@ -230,8 +230,8 @@ class DaskTasks:
             left, found = dict(enumerate(futures)), dict[int, Any]()
             for done in self._wait(client, left, count):
                 if early:
-                    found |= _taken(client, left, done)
-            found |= _taken(client, left, list(left))
+                    found |= _take_answers(client, left, done)
+            found |= _take_answers(client, left, list(left))
             return [found[number] for number in range(len(tasks))]
         except (CancelledError, CommClosedError, OSError) as error:
             of_task = any(future.status == "error" for future in futures)
@@ -270,7 +270,7 @@ class DaskTasks:
                 raise ClusterLostError(_waited_message(client, self.worker_timeout))
 
 
-def _taken(
+def _take_answers(
     client: Client, futures: dict[int, "Future[Any]"], numbers: Sequence[int]
 ) -> dict[int, Any]:
     """Return answers of tasks, and take these out of `futures`: workers then forget the answers."""

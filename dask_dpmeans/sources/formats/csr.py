@@ -144,10 +144,10 @@ def checked_csr(
         values = values.astype(np.float32)
     kind = index_dtype(max(n_columns, len(values)))
     columns, ends = columns.astype(kind, copy=False), ends.astype(kind, copy=False)
-    return _assembled(values, columns, ends, n_columns)
+    return _csr_of(values, columns, ends, n_columns)
 
 
-def _assembled(values: Raw, columns: Raw, ends: Raw, n_columns: int) -> csr_array:
+def _csr_of(values: Raw, columns: Raw, ends: Raw, n_columns: int) -> csr_array:
     """Return CSR rows of these arrays; scipy's constructor would copy small views."""
     rows = csr_array((len(ends) - 1, n_columns), dtype=values.dtype)
     rows.data, rows.indices, rows.indptr = values, columns, ends
@@ -194,7 +194,7 @@ def csr_rows(rows: csr_array, start: int, stop: int) -> csr_array:
     """Return the rows from `start` to `stop` of (n, d) rows as views."""
     ends = rows.indptr[start : stop + 1]
     used = slice(int(ends[0]), int(ends[-1]))
-    return _assembled(rows.data[used], rows.indices[used], ends - ends[0], rows.shape[1])
+    return _csr_of(rows.data[used], rows.indices[used], ends - ends[0], rows.shape[1])
 
 
 def lazy_csr(rows: RawRows | RowArray, step: int) -> "da.Array":
@@ -231,14 +231,14 @@ def _any_csr(chunk: Raw | csr_array) -> csr_array:
 
 def dask_values(rows: "da.Array", client: "Client | None") -> int:
     """Compute how many values a Dask array, (n, d), of CSR chunks stores."""
-    count: Any = dask.delayed(_counted, pure=False)
+    count: Any = dask.delayed(_count_values, pure=False)
     counts = [count(chunk) for chunk in rows.to_delayed().ravel()]
     if client is None:
         return sum(dask.compute(*counts))
     return sum(client.gather(client.compute(counts)))
 
 
-def _counted(chunk: csr_array) -> int:
+def _count_values(chunk: csr_array) -> int:
     return int(csr_chunk(chunk).nnz)
 
 

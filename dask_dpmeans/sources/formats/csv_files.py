@@ -102,7 +102,7 @@ def open_csv_files(
     files: Sequence[Location], columns: Sequence[str] | None, name: str
 ) -> list[TableFile]:
     """Open CSV files, in one pass over all their lines that finds the types of the columns."""
-    opened = [_scanned(file, columns, name) for file in files]
+    opened = [_scan(file, columns, name) for file in files]
     found: dict[str, Any] = {}
     for _, _, kinds in opened:
         for column, kind in kinds.items():
@@ -126,7 +126,7 @@ Blocks = list[tuple[int, int, int]]
 """First byte, end, and number of rows of each block."""
 
 
-def _scanned(
+def _scan(
     file: Location, columns: Sequence[str] | None, name: str
 ) -> tuple[CsvColumns, Blocks, dict[str, Any]]:
     """Return the columns of a file, its blocks, and the type of each column that is used."""
@@ -172,7 +172,7 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
         handle.seek(mark)
         content = next(_blocks(handle, delimiter, file, wanted=2**16), b"")
         end = int(_line_ends(content, delimiter, file)[:1].sum()) or len(content)
-        line = _decoded(content[:end], file, name)
+        line = _decode_line(content[:end], file, name)
         names = tuple(next(csv.reader([line], delimiter=delimiter), ()))
     way = f"pandas.read_csv({file.shown!r}, {{}}).to_parquet('table.parquet')"
     said = f"{name}: the first line of {file.shown} must hold the names of the columns"
@@ -189,7 +189,7 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
     return CsvColumns(names, delimiter), mark + end
 
 
-def _decoded(line: bytes, file: Location, name: str) -> str:
+def _decode_line(line: bytes, file: Location, name: str) -> str:
     """Return the first line as text."""
     try:
         return line.decode()

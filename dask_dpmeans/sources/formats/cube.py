@@ -172,31 +172,31 @@ class CubeRows:
         found = list(self._features(run))
         first, last = self.runs.bounds(run)
         present = np.ones(last - first, bool)
-        if self._expected(run) < last - first:
-            present = self._known(run, found[:1])
-            if np.count_nonzero(present) != self._expected(run):
-                present = self._known(run, found)
+        if self._expected_rows(run) < last - first:
+            present = self._known_rows(run, found[:1])
+            if np.count_nonzero(present) != self._expected_rows(run):
+                present = self._known_rows(run, found)
                 self.check_rows(run, int(np.count_nonzero(present)))
         return self._run_rows(found, present, inside)
 
     def _run_rows(self, found: list[Features], present: Raw, numbers: range) -> RunRows:
         return RunRows(found, tuple(self.features.values()), self.dtype, present, numbers)
 
-    def _expected(self, run: int) -> int:
+    def _expected_rows(self, run: int) -> int:
         """Return how many rows of a run were counted."""
         return int(self.starts[run - self.first + 1] - self.starts[run - self.first])
 
     def check_rows(self, run: int, found: int) -> None:
         """Raise `CorruptStoreError` unless a run has as many rows as were counted."""
         first, last = self.runs.bounds(run)
-        expected = self._expected(run)
+        expected = self._expected_rows(run)
         if found != expected:
             raise CorruptStoreError(
                 f"{self.store_path} has changed: samples {first:,} to {last:,} had {expected:,} "
                 f"rows, they have {found:,}"
             )
 
-    def _known(self, run: int, some: Iterable[Features]) -> Raw:
+    def _known_rows(self, run: int, some: Iterable[Features]) -> Raw:
         """Return which samples of a run are rows, (m,), as far as some features decide it."""
         start, stop = self.runs.bounds(run)
         present = np.full(stop - start, not (self.observed and self.gaps))
@@ -208,7 +208,7 @@ class CubeRows:
 
     def present(self, run: int) -> Raw:
         """Return which samples of a run are rows, (m,)."""
-        return self._known(run, self._features(run))
+        return self._known_rows(run, self._features(run))
 
     def _features(self, run: int) -> Iterator[Features]:
         """Yield the values of all samples of a run, some features after the others."""
@@ -237,7 +237,7 @@ class CubeRows:
         for run in range(len(self.runs)):
             with checked_store.damage_of(self.store_path):
                 features = list(self._features(run))
-            present = self._known(run, features)
+            present = self._known_rows(run, features)
             wanted = n_rows - sum(map(len, found))
             inside = range(min(wanted, int(np.count_nonzero(present))))
             found.append(self._run_rows(features, present, inside)[:])

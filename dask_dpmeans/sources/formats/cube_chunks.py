@@ -55,12 +55,12 @@ def open_values(place: Location, names: Sequence[str], fill_missing: bool) -> li
 def _values_of(variable: "Variable", array: "zarr.Array[Any] | None") -> Values:
     dims = tuple(map(str, variable.dims))
     if array is not None and is_plain(variable, array):
-        return Values(dims, partial(_stored, array))
+        return Values(dims, partial(_stored_box, array))
     # A transpose before the values are read makes xarray index each number by itself.
     return Values(dims, lambda box: Chunks(np.asarray(variable[box].load().values)))
 
 
-def _stored(array: "zarr.Array[Any]", box: Part) -> Chunks:
+def _stored_box(array: "zarr.Array[Any]", box: Part) -> Chunks:
     """Return a box of an array, (...), as its stored chunks."""
     shape = [part.stop - part.start for part in box]
     chunks = Chunks(np.empty(shape, array.dtype))

@@ -37,7 +37,7 @@ def open_stored(
     xarray = loaded_xarray()
     with explained_cube(place):
         if place.url.endswith(NETCDF):
-            return _decoded(place.url), {}
+            return _open_decoded(place.url), {}
         group = checked_store.open_node(place)
         if isinstance(group, zarr.Array):
             return _open_level(place, group, fill_missing)
@@ -45,7 +45,7 @@ def open_stored(
         source = xarray.backends.ZarrStore(
             checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
         )
-        cube = _decoded(source, decode_coords=variables is None, decode_timedelta=False)
+        cube = _open_decoded(source, decode_coords=variables is None, decode_timedelta=False)
         return cube, dict(checked.members())
 
 
@@ -81,12 +81,12 @@ def _open_level(
     source = loaded_xarray().backends.ZarrStore(
         checked, mode="r", use_zarr_fill_value_as_mask=False
     )
-    image = _decoded(source).rename({name: IMAGE})
+    image = _open_decoded(source).rename({name: IMAGE})
     arrays = {IMAGE: dict(checked.members())[name]}
     return image.assign_coords(level.coords(image[IMAGE].shape)), arrays
 
 
-def _decoded(source: Any, **options: Any) -> "Dataset":
+def _open_decoded(source: Any, **options: Any) -> "Dataset":
     """Open a cube, lazily; dates stay numbers if their calendar is one that NumPy does not have.
 
     Their units and calendar stay too, so that readers with cftime see dates.

@@ -125,11 +125,11 @@ def _levels(attributes: Mapping[str, Any]) -> Iterator[Level]:
                 *level.get("coordinateTransformations", ()),
                 *image.get("coordinateTransformations", ()),
             ]
-            scale, offset = _placed(steps, len(names))
+            scale, offset = _scale_and_offset(steps, len(names))
             yield Level(str(level["path"]), names, units, scale, offset, channels)
 
 
-def _placed(
+def _scale_and_offset(
     steps: Sequence[Mapping[str, Any]], n_axes: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the scale and the offset of some transformations; nothing if there are others."""

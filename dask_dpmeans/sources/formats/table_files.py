@@ -61,7 +61,7 @@ class TableFile:
             return set()
         with _parquet_file(self.location) as opened:
             groups = map(opened.metadata.row_group, range(opened.num_row_groups))
-            return {column for group in groups for column in _flawed(group)}
+            return {column for group in groups for column in _flawed_columns(group)}
 
 
 def check_columns(
@@ -216,7 +216,7 @@ def _index_of(schema: Any) -> tuple[str, ...]:
     return tuple(each for each in named if isinstance(each, str))
 
 
-def _flawed(group: Any) -> Iterator[str]:
+def _flawed_columns(group: Any) -> Iterator[str]:
     """Yield the columns of a row group with nulls or too large integers, by their statistics."""
     for number in range(group.num_columns):
         column = group.column(number)

@@ -104,7 +104,7 @@ def table_names(place: Location, name: str, *, index: bool = False) -> tuple[str
     [opened] = _format_of(place).open(files[:1], None, name)
     if index:
         return tuple(opened.schema.names)
-    return _chosen(opened, None, place.shown, name)
+    return _columns_to_use(opened, None, place.shown, name)
 
 
 def stored_columns(
@@ -166,7 +166,7 @@ def open_table(
     path, form = place.shown, _format_of(place)
     files = _files(place, name)
     opened = form.open(files, columns, name)
-    chosen = _chosen(opened[0], columns, path, name)
+    chosen = _columns_to_use(opened[0], columns, path, name)
     kinds = [opened[0].schema.field(column).type for column in chosen]
     if dimensions == 1 and (len(chosen) != 1 or is_lists(kinds[0])):
         raise _not_one(opened, chosen, path, name)
@@ -332,7 +332,7 @@ def _matching(place: Location, name: str) -> list[Location]:
     return [replace(place, url=file) for file in sorted(found, key=dask.utils.natural_sort_key)]
 
 
-def _chosen(
+def _columns_to_use(
     opened: TableFile, columns: tuple[str, ...] | None, path: str, name: str
 ) -> tuple[str, ...]:
     """Return the columns to use, by default all but the index of pandas, as in Dask."""

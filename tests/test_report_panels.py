@@ -93,7 +93,7 @@ def test_clusters_have_the_same_color_on_cards_and_panels():
     found = overview()
     by_card = [each.color for each in cards.cards(found)]
     clusters = np.array([each.cluster for each in found.clusters])
-    packed = live._packed(live._colors(clusters, live._ranks(found)))
+    packed = live._color_bytes(live._colors(clusters, live._ranks(found)))
     assert by_card == ["#" + bytes(each[:3]).hex() for each in packed]
 
 

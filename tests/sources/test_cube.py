@@ -133,7 +133,7 @@ def test_values_are_the_same_if_the_codecs_write_into_the_box_themselves(tmp_pat
     )
     array[1:4, 2:7] = np.arange(15).reshape(3, 5)
     box = slice(1, 6), slice(2, 9)
-    kept = cube_chunks._stored(array, box)
+    kept = cube_chunks._stored_box(array, box)
     assert kept.whole
     assert len(kept.pieces) == 6
     written = cube_chunks.Chunks(np.asarray(array[box]))

@@ -4,6 +4,7 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import (
@@ -19,7 +20,6 @@ from strategies import (
     weights_of,
 )
 
-from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.hdp.batch import Method

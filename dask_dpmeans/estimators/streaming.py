@@ -2,54 +2,23 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans import sources
-from dask_dpmeans.engine.loop import AnyState
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import names_in
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.row_options import without_row_options
-from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Dimensions
-
-
-class Clusters(Protocol):
-    """The clusters of a state."""
-
-    @property
-    def centers(self) -> Float64Array:
-        """Centers, (k, d)."""
-
-    @property
-    def weights(self) -> Float64Array:
-        """Weights of the clusters, (k,)."""
-
-
-class OnePass(Protocol[AnyState]):
-    """A method that takes rows in order, once, with its parameters."""
-
-    @property
-    def penalty(self) -> float:
-        """The price of a cluster."""
-
-    def init(self, n_features: int) -> AnyState:
-        """Return the state before the first row."""
-
-    def take(self, state: AnyState, block: Block) -> AnyState:
-        """Return the state after a block of rows."""
-
-    def clusters(self, state: AnyState) -> Clusters:
-        """Return the clusters of a state."""
 
 
 class _Stream(NearestCenterMixin, BaseEstimator):
@@ -61,7 +30,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         """Return how texts and pictures speak of this estimator, fitted or not."""
         return replace(super().description(), nearest_centers=True)
 
-    def method(self) -> OnePass[Any]:
+    def method(self) -> online.Parameters[Any]:
         """Return the checked parameters as a method of one pass."""
         raise NotImplementedError
 
@@ -148,7 +117,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         task.end()
         return self
 
-    def _set_state(self, state: Any, clusters: Clusters) -> None:
+    def _set_state(self, state: Any, clusters: online.State) -> None:
         self.state_ = state
         self.cluster_centers_ = clusters.centers
         self.cluster_weights_ = clusters.weights

@@ -18,7 +18,7 @@ from dask_dpmeans.methods.dpmeans import batch
 
 @dataclass(frozen=True)
 class State:
-    """Clusters of some rows."""
+    """The clusters of the rows so far."""
 
     centers: Float64Array
     """(k, d), the running means of the clusters, in order of opening."""
@@ -38,6 +38,14 @@ class Parameters(Generic[AnyState]):
     def __post_init__(self) -> None:
         checked = batch.Method(self.penalty, max_clusters=self.max_clusters)
         object.__setattr__(self, "penalty", checked.penalty)
+
+    def init(self, n_features: int) -> AnyState:
+        """Return the state before the first row."""
+        raise NotImplementedError
+
+    def clusters(self, state: AnyState) -> State:
+        """Return the clusters of a state, with centers (k, d) and weights (k,)."""
+        raise NotImplementedError
 
     def run(self, rows: Float64Array, state: AnyState, most: int) -> AnyState:
         """Return the state after rows, (n, d), or the first one of more than `most` clusters."""

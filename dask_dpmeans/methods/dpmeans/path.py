@@ -27,19 +27,13 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
-from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.search_state import FEWEST_TRIES, State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 
 FittedRows = TypeVar("FittedRows", contravariant=True)
 
 USUAL_PENALTIES = 40
 """Number of default penalties of a path."""
-TRIES = 1
-"""Rounds of trials of each search on the way down.
-
-Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs were searched from the mean too,
-with three rounds: J of the path was at most 1.0021 times as high, without trials up to
-1.024 times (s3)."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +146,7 @@ class Prices(Fits):
         return found
 
     def at(
-        self, rows: Source, penalty: float, start: Solution | None, tries: int = TRIES
+        self, rows: Source, penalty: float, start: Solution | None, tries: int = FEWEST_TRIES
     ) -> Solution:
         """Return the end of a search from some clusters, or from the mean of all rows."""
         if start is None and self.optimism:  # its squared error is needed for the price

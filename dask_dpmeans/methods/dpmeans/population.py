@@ -28,7 +28,7 @@ from dask_dpmeans.methods.dpmeans.bounds import FEW_ROWS, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule, cross
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
-from dask_dpmeans.methods.dpmeans.search_state import TRIES_BEFORE_CROSSOVERS, State
+from dask_dpmeans.methods.dpmeans.search_state import FEWEST_TRIES, State
 from dask_dpmeans.methods.dpmeans.starts import (
     CORESET_ABOVE,
     Restart,
@@ -44,8 +44,6 @@ MEMBERS = 16
 """Members that survive; HG-means keeps 10 to 20."""
 FAILURES = 250
 """Children in a row that must fail before the end."""
-TRIES = 1
-"""Rounds of trials of the search of a member."""
 SOME = Schedule(members=4, children=6)
 """Crossovers on all rows after a coreset."""
 MANY = Schedule(members=8, failures=40, children=200)
@@ -70,7 +68,7 @@ def evolve(
     passes += method.gap_tol is not None  # its rows
     seeds = [int(number) for number in random.integers(2**32, size=MEMBERS - 1)]
     first = Restart(alone, 0, state)
-    others = [Restart(alone.seeded(seed), TRIES) for seed in seeds]
+    others = [Restart(alone.seeded(seed), FEWEST_TRIES) for seed in seeds]
     members = source.run([first, *others], rows, "search")
     population = Population(alone.seeded(seeds[0]), members, Schedule(MEMBERS, FAILURES))
     centers = source.run([population], rows, "cross")[0].centers
@@ -100,7 +98,7 @@ def cross_all_rows(
     k, inertia = len(state.centers), float(state.inertias.sum())
     sized = replace(alone, coreset_rows=method.coreset_rows, seed=seeds[0])
     coreset, priced, passes = coreset_and_price(sized, source, k, inertia)
-    jobs = [Restart(priced.seeded(seed), TRIES_BEFORE_CROSSOVERS) for seed in seeds]
+    jobs = [Restart(priced.seeded(seed), FEWEST_TRIES) for seed in seeds]
     ends = [state]
     for found in source.run(jobs, coreset, "search"):
         places = start_at(state, found).next_places

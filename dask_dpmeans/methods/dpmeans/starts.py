@@ -19,12 +19,7 @@ from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
-from dask_dpmeans.methods.dpmeans.search_state import (
-    TRIES_AFTER,
-    TRIES_BEFORE_CROSSOVERS,
-    TRIES_ON_CORESET,
-    State,
-)
+from dask_dpmeans.methods.dpmeans.search_state import FEWEST_TRIES, TRIES_ON_CORESET, State
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 if TYPE_CHECKING:
@@ -123,7 +118,7 @@ def start_on_cells(method: "Method", source: Source, state: State) -> State | No
     if centers is None:
         return None
     start = replace(state, next_centers=centers, next_children=method.children_of(centers, random))
-    tries = TRIES_AFTER if source.plan.n_rows > CORESET_ABOVE else state.tries
+    tries = FEWEST_TRIES if source.plan.n_rows > CORESET_ABOVE else state.tries
     return replace(start, share=len(trials.SHARES), tries=tries).after_passes(source, 1)
 
 
@@ -149,7 +144,7 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     tried = state.share < len(trials.SHARES)
     crossed = tried and may_cross_all_rows(method, n, state.centers.shape[1])
     seeds = restart_seeds(method.seed)[: 1 if quick or crossed else RESTARTS]
-    tries = TRIES_BEFORE_CROSSOVERS if crossed else TRIES_ON_CORESET
+    tries = FEWEST_TRIES if crossed else TRIES_ON_CORESET
     restarts = [Restart(alone.seeded(seed), tries) for seed in seeds]
     ends = source.run(restarts, coreset, "search")
     best = min(ends, key=lambda end: end.objective)
@@ -158,7 +153,7 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     share = len(trials.SHARES)
     if n <= trials.TRIALS_AFTER_BELOW and not quick:
         share -= trials.LAST_SHARES
-    start = replace(start_at(state, best), share=share, tries=TRIES_AFTER, to_cross=crossed)
+    start = replace(start_at(state, best), share=share, tries=FEWEST_TRIES, to_cross=crossed)
     return start.after_passes(source, passes)
 
 

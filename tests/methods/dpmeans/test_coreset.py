@@ -250,7 +250,7 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
         step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))
     ]
     assert len(trials.SHARES) - found[0].share == shares
-    assert found[0].tries == search_state.TRIES_AFTER
+    assert found[0].tries == search_state.FEWEST_TRIES
     assert found[-1].objective <= states[-1].objective
     assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.safety.checked_store import damage_of
-from dask_dpmeans.storage.writer import Digests, Writer
+from dask_dpmeans.storage.array_spec import Digests
+from dask_dpmeans.storage.writer import Writer
 
 if TYPE_CHECKING:
     import zarr

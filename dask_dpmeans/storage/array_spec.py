@@ -5,9 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 TABLES = "digests"
 """The group of the tables of digests."""
+DIGEST_BYTES = 16
+"""Length of the digest of a chunk."""
+Digests = npt.NDArray[np.uint8]
+"""(chunk, byte)."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.storage.array_spec import TABLES
+from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.writer import DIGEST_BYTES, Digests
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that malformed metadata and attributes raise."""

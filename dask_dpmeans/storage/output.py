@@ -21,7 +21,7 @@ from zarr.abc.codec import BytesBytesCodec
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.storage import arrays
-from dask_dpmeans.storage.array_spec import TABLES
+from dask_dpmeans.storage.array_spec import TABLES, Digests
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
 from dask_dpmeans.storage.location import (
@@ -35,7 +35,6 @@ from dask_dpmeans.storage.location import (
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
-from dask_dpmeans.storage.writer import Digests
 
 MOST_NAMED = 5
 """Foreign files that an error names."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dask_dpmeans.lazy import LazyModule
+from dask_dpmeans.storage.array_spec import DIGEST_BYTES, Digests
 
 if TYPE_CHECKING:
     import zarr
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from dask_dpmeans.storage import arrays
 else:
     arrays = LazyModule("dask_dpmeans.storage.arrays")
-
-DIGEST_BYTES = 16
-"""Length of the digest of a chunk."""
-Digests = npt.NDArray[np.uint8]
-"""(chunk, byte)."""
 
 
 @dataclass(frozen=True)

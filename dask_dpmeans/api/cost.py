@@ -132,7 +132,7 @@ class Sampling:
         started = perf_counter()
         shard = layout.first(self.n_rows)
         read_seconds = perf_counter() - started
-        rows = layout.held(shard, self.scale)
+        rows = layout.in_memory(shard, self.scale)
         found = self.cluster(rows, self.method, layout.plan.n_rows)
         reduction: Reduction[Any] = self.method.reduction(found.centers)
         started = perf_counter()

@@ -83,7 +83,7 @@ class MembershipMixin(NearestCenterMixin):
         kernel = PackedMemberships(Memberships(mixture, top))
         answer = SparseRows.empty(rows.shape[0], top)
         parts = self._source(rows).map(kernel, answer, "predict")
-        return answer.joined(parts, mixture.n_clusters)
+        return answer.join(parts, mixture.n_clusters)
 
     def margin(self, X: object) -> Any:
         """Return by how much the label of each row is more probable than any other cluster.

@@ -48,7 +48,7 @@ class NodeMoves(RowMoves):
     """(m, n), their links."""
 
     @classmethod
-    def joined(cls, runs: Sequence[Self]) -> Self:
+    def join(cls, runs: Sequence[Self]) -> Self:
         """Return the nodes of neighboring runs."""
         if len(runs) == 1:
             return runs[0]

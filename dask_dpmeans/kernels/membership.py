@@ -177,7 +177,7 @@ class SparseMemberships:
         """Return probabilities, (height, k), as a `scipy.sparse.csr_array`."""
         rows = SparseRows.empty(len(block.rows), self.memberships.top)
         part = rows(0, PackedMemberships(self.memberships)(block))
-        return (rows.joined([part], self.memberships.mixture.n_clusters),)
+        return (rows.join([part], self.memberships.mixture.n_clusters),)
 
 
 @dataclass(frozen=True)

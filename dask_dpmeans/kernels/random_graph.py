@@ -48,7 +48,7 @@ class Degrees:
         m = len(ends) // 2
         first, second = ends[:m], ends[m : 2 * m]
         for _ in range(EXCHANGES):
-            wrong = repeated(np.minimum(first, second) * n + np.maximum(first, second))
+            wrong = is_repeated(np.minimum(first, second) * n + np.maximum(first, second))
             wrong |= first == second
             if not wrong.any():
                 break
@@ -60,7 +60,7 @@ class Degrees:
         return csr_array(drawn + csr_array((self.loops, (np.arange(n),) * 2), shape=(n, n)))
 
 
-def repeated(keys: Int64Array) -> BoolArray:
+def is_repeated(keys: Int64Array) -> BoolArray:
     """Return which keys, (m,), are equal to an earlier one."""
     order = np.argsort(keys, kind="stable")
     again = np.zeros(len(keys), np.bool_)

@@ -36,7 +36,7 @@ SHIFTS = (1.0, 16.0, 256.0, 2.0**16)
 """What Cholesky's factor is tried with, in units of the rounding expected."""
 
 
-def proved(problem: Problem, cuts: Cuts, point: Point) -> float:
+def proved_bound(problem: Problem, cuts: Cuts, point: Point) -> float:
     """Return a lower bound on the cost of every partition, in prices of a cluster, at least 1.
 
     The costs of the problem must not be above the exact ones for its masses, which are taken as exact.

@@ -50,7 +50,7 @@ class SparseRows:
         self.probabilities[place : place + size] = probabilities
         return place, size
 
-    def joined(self, parts: Iterable[tuple[int, int]], k: int) -> Any:
+    def join(self, parts: Iterable[tuple[int, int]], k: int) -> Any:
         """Return all rows as a `scipy.sparse.csr_array`, (n, k), in the same memory.
 
         Parts are moved: new memory for all rows, as `scipy.sparse.vstack` takes it, took 15 % of the

@@ -78,7 +78,7 @@ def _coefficients(triples: IndexArray, roots: Float64Array) -> csr_array:
     return csr_array((value / lengths[row], (row, a * n + b)), shape=(m, n * n))
 
 
-def violated(shared: Float64Array, roots: Float64Array, most: int) -> IndexArray:
+def most_violated(shared: Float64Array, roots: Float64Array, most: int) -> IndexArray:
     """Return the triples, (m, 3), that Y, (n, n), violates the most, at most `most` of them, the worst first."""
     z, found, sizes = shared / np.outer(roots, roots), [], []
     for i, mass in enumerate(roots**2):

@@ -120,10 +120,10 @@ def slabs(shape: Sequence[int], chunks: Sequence[int]) -> Runs:
     return Runs(tuple(shape), axis, max(1, heights[axis]))
 
 
-def joined(slab: Runs, most_samples: int) -> Runs:
+def join_slabs(slab: Runs, most_samples: int) -> Runs:
     """Return runs of as many whole slabs as `most_samples` hold, at least one.
 
-    >>> joined(slabs((6, 4), (1, 3)), 3), joined(slabs((6, 4), (1, 1)), 9), joined(slabs((6, 4), (2, 4)), 1)
+    >>> join_slabs(slabs((6, 4), (1, 3)), 3), join_slabs(slabs((6, 4), (1, 1)), 9), join_slabs(slabs((6, 4), (2, 4)), 1)
     (Runs(shape=(6, 4), axis=1, step=3), Runs(shape=(6, 4), axis=0, step=2), Runs(shape=(6, 4), axis=0, step=2))
     """
     shape, axis, step = slab.shape, slab.axis, slab.step
@@ -159,10 +159,10 @@ def common_chunks(sizes: Sequence[int], several: Sequence[Sequence[int]]) -> tup
     return tuple(min(size, height) for size, height in zip(sizes, heights, strict=True))
 
 
-def grown(sizes: Sequence[int], heights: Sequence[int], most: int) -> tuple[int, ...]:
+def join_chunks(sizes: Sequence[int], heights: Sequence[int], most: int) -> tuple[int, ...]:
     """Return whole chunks of this height, joined along the last dimensions to `most` numbers.
 
-    >>> grown((4, 100), (1, 1), 50), grown((4, 100), (1, 1), 200), grown((4, 100), (1, 60), 9)
+    >>> join_chunks((4, 100), (1, 1), 50), join_chunks((4, 100), (1, 1), 200), join_chunks((4, 100), (1, 60), 9)
     ((1, 50), (2, 100), (1, 60))
     """
     found = list(heights)

@@ -162,7 +162,7 @@ class Layout:
             return Shard(0, found, weights, groups)
         return StoredShard(0, n_rows, self.rows, self.weights, self.groups).load()
 
-    def held(self, shard: Shard, scale: Float64Array | str | None = None) -> InMemoryRows:
+    def in_memory(self, shard: Shard, scale: Float64Array | str | None = None) -> InMemoryRows:
         """Return the first rows as a source in memory, checked as all rows are."""
         weights = shard.weights
         if weights is not None:
@@ -175,7 +175,7 @@ class Layout:
         no_weight = summary.flaw is None and summary.weight == 0
         if no_weight and shard.rows.shape[0] < self.plan.n_rows:
             # Later rows may have weights. Without any there is no mean; weights of 1 take as long.
-            return self.held(replace(shard, weights=None), scale)
+            return self.in_memory(replace(shard, weights=None), scale)
         check_summary(summary, self.rows, prepare, None)
         return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 

@@ -54,7 +54,7 @@ def answers(rows, mixed, top):
 def dense(rows, mixed, top=None):
     labels, shares = answers(rows, mixed, top or mixed.n_clusters)
     sink = SparseRows.empty(*labels.shape)
-    return sink.joined([sink(0, pack(labels, shares))], mixed.n_clusters).toarray()
+    return sink.join([sink(0, pack(labels, shares))], mixed.n_clusters).toarray()
 
 
 def grouped(mixed, n_groups, seed=0):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies import seeds
 
 from dask_dpmeans.kernels.relaxation import Point, Problem, advance
-from dask_dpmeans.kernels.relaxation_proof import bound_of, proved
-from dask_dpmeans.kernels.triangle_cuts import Cuts, no_cuts, violated
+from dask_dpmeans.kernels.relaxation_proof import bound_of, proved_bound
+from dask_dpmeans.kernels.triangle_cuts import Cuts, most_violated, no_cuts
 
 
 def drawn(seed, n_columns=2):
@@ -55,7 +55,7 @@ def test_each_point_of_the_solver_gives_a_bound(seed, steps):
         Point(start.shared, start.multipliers, np.zeros(len(cuts.triples)), 1.0),
         steps,
     )
-    bound = proved(problem, cuts, point)
+    bound = proved_bound(problem, cuts, point)
     assert Fraction(bound) * Fraction(penalty) <= exact_optimum(rows, weights, penalty)
 
 
@@ -67,14 +67,14 @@ def test_no_partition_violates_a_triangle(seed):
     masses = np.bincount(labels, weights)[labels]
     roots = np.sqrt(weights)
     shared = np.outer(roots, roots) * (labels[:, np.newaxis] == labels) / masses
-    assert len(violated(shared, roots, 100)) == 0
+    assert len(most_violated(shared, roots, 100)) == 0
     assert (Cuts.of(every_triple(n), roots).matrix @ shared.ravel() <= 1e-12).all()
 
 
 def test_a_chain_that_violates_a_triangle_is_found():
     """Row 1 is with both others, which are not with each other."""
     shared = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5], [0.0, 0.5, 0.5]])
-    assert violated(shared, np.ones(3), 10).tolist() == [[1, 0, 2]]
+    assert most_violated(shared, np.ones(3), 10).tolist() == [[1, 0, 2]]
 
 
 def test_costs_above_the_cap_change_nothing():
@@ -84,7 +84,7 @@ def test_costs_above_the_cap_change_nothing():
     for factor in (2.0, 1e9):
         problem = Problem.of(links * np.where(links == 1.0, factor, 1.0), np.ones(3))
         bounds.append(
-            proved(
+            proved_bound(
                 problem,
                 no_cuts(problem.roots),
                 advance(problem, no_cuts(problem.roots), Point.first(3), 500),

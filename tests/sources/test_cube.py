@@ -19,7 +19,7 @@ from dask_dpmeans import DPMeans, dry_run, fit, load, predict
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source, planning
-from dask_dpmeans.sources.cube_plan import joined, rows_read, slabs
+from dask_dpmeans.sources.cube_plan import join_slabs, rows_read, slabs
 from dask_dpmeans.sources.formats import cube_chunks, cube_opening, cube_values
 from dask_dpmeans.sources.formats.cube import CubePath
 from dask_dpmeans.sources.formats.cube_opening import PART_BYTES, open_cube
@@ -184,7 +184,7 @@ def test_runs_cover_all_samples_in_order_and_cut_no_chunk(
     shape: list[int], chunks: list[int], most: int
 ) -> None:
     """The chunks of the samples of each run are in no other run."""
-    runs = joined(slabs(shape, chunks[: len(shape)]), most)
+    runs = join_slabs(slabs(shape, chunks[: len(shape)]), most)
     numbers = np.arange(np.prod(shape)).reshape(shape)
     chunk_of = np.ravel_multi_index(
         [places // height for places, height in zip(np.indices(shape), chunks, strict=False)], shape

@@ -16,8 +16,8 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.relaxation import Point, Problem, advance
-from dask_dpmeans.kernels.relaxation_proof import EPS, proved
-from dask_dpmeans.kernels.triangle_cuts import Cuts, no_cuts, violated
+from dask_dpmeans.kernels.relaxation_proof import EPS, proved_bound
+from dask_dpmeans.kernels.triangle_cuts import Cuts, most_violated, no_cuts
 
 WORK = 2**36
 """Most work of a bound; 1,000 steps of 400 rows."""
@@ -66,7 +66,7 @@ class Before:
     point: Point
     """Its last point."""
 
-    def joined(self, groups: IndexArray, roots: Float64Array) -> tuple[Cuts, Point]:
+    def for_larger_groups(self, groups: IndexArray, roots: Float64Array) -> tuple[Cuts, Point]:
         """Return the cuts and the point for larger groups, (n,), with these square roots of masses."""
         i, j, k = triples = groups[self.triples].T
         still = (i != j) & (i != k)  # the others are no inequalities any more
@@ -100,7 +100,7 @@ class Node:
 def relaxed_bound(
     rows: Rows, weights: Float64Array, penalty: float, upper: float = math.inf, work: float = WORK
 ) -> float:
-    """Return a lower bound on the objective of every partition of the rows, proved, rounding included.
+    """Return a lower bound on the objective of every partition of the rows, proved_bound, rounding included.
 
     The same arguments give the same bytes if BLAS has one thread.  Memory is about 20 (n, n) arrays,
     and 2 of each node that is not closed.
@@ -182,7 +182,7 @@ def _bound_node(instance: Instance, node: Node, enough: float, work: float) -> t
         return replace(node, bound=max(node.bound, problem.costs[0, 0] * (1 - 32 * EPS))), work
     cuts, point = no_cuts(problem.roots), Point.first(len(problem.masses))
     if node.before is not None:
-        cuts, point = node.before.joined(groups, problem.roots)
+        cuts, point = node.before.for_larger_groups(groups, problem.roots)
     bound, cuts, point, work = _solve_relaxation(problem, cuts, point, _apart(node), enough, work)
     first = np.unique(groups, return_index=True)[1]
     pair = _pair(point.shared, problem.roots, _apart(node))
@@ -215,14 +215,14 @@ def _solve_relaxation(
         for _ in range(PROOFS):
             point = advance(problem, cuts, point, STEPS)
             bound, work = (
-                max(bound, proved(problem, cuts, point)),
+                max(bound, proved_bound(problem, cuts, point)),
                 work - STEPS * (n**3 + STEP_WORK),
             )
             if bound >= enough or work <= 0:
                 return bound, cuts, point, work
             if point.residual < CONVERGED[0]:
                 break
-        new = violated(point.shared, problem.roots, CUTS_OF_ROW * n)
+        new = most_violated(point.shared, problem.roots, CUTS_OF_ROW * n)
         if len(new):
             cuts, point = _with_cuts(cuts, point, new, problem.roots)
             continue

@@ -98,7 +98,7 @@ class Payers:
     extents: Extents | None = None
     """Of the micro-clusters whose means the rows are; None if they are rows."""
 
-    def priced(self, offsets: Float64Array) -> PricedRows:
+    def price(self, offsets: Float64Array) -> PricedRows:
         """Return the rows with their prices."""
         paying = self.rows, self.weights, self.nearest + offsets[self.cells]
         return (
@@ -111,7 +111,7 @@ class Payers:
         self, offsets: Float64Array, points: Float64Array, penalty: float
     ) -> tuple[csr_array, Float64Array]:
         """Return the column and the limit of the rows that pay at each point, (p, d), without repeats."""
-        priced = self.priced(offsets)
+        priced = self.price(offsets)
         columns, limits, seen = [], [], set()
         for some, margins in priced.margins(points):
             for values, shares in zip(*priced.payments(margins, points[some]), strict=True):
@@ -126,7 +126,7 @@ class Payers:
                 limits.append(penalty + float(rises @ offsets[cells] - weights @ values[paying]))
         return vstack(columns, format="csr"), np.array(limits)
 
-    def merged(self, most: int) -> "Payers":
+    def merge(self, most: int) -> "Payers":
         """Return about `most` means of rows, which pay as much where all their rows pay."""
         if len(self.rows) <= most:
             return self
@@ -179,32 +179,32 @@ class Pricing:
     work: float = MOST_WORK
     """What is left of it; what is known is proved at the end."""
 
-    def centered(self, goal: float) -> "Pricing":
+    def center(self, goal: float) -> "Pricing":
         """Return prices whose sum is about `goal` below the best ones for the known columns."""
         barrier = goal / self.program.constraints
         offsets = self.program.center(self.program.inside(self.offsets), barrier)
         return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
 
-    def settled(self, goal: float) -> tuple["Pricing", bool]:
+    def settle(self, goal: float) -> tuple["Pricing", bool]:
         """Return such prices and whether all columns that the starts lead to are known, else with the best."""
-        centered = self.centered(goal)
-        points = centered.opened(np.concatenate([centered.starts, centered.recent]))
+        centered = self.center(goal)
+        points = centered.open_centers(np.concatenate([centered.starts, centered.recent]))
         if not len(points) or centered.work <= 0:
             return centered, True
         return centered.with_columns(centered.merged, points[:COLUMNS_A_ROUND]), False
 
-    def opened(self, points: Float64Array) -> Float64Array:
+    def open_centers(self, points: Float64Array) -> Float64Array:
         """Return centers that rows near some points, (p, d), would open, the best ones first."""
-        priced = self.merged.priced(self.offsets)
+        priced = self.merged.price(self.offsets)
         points = np.unique(priced.ascend(points), axis=0)
         surplus = priced.surplus(points)
         best = np.argsort(-surplus, kind="stable")
         return points[best[surplus[best] > self.penalty * (1 + priced.near)]]
 
-    def repaired(self, points: Float64Array) -> "Pricing":
+    def with_opened(self, points: Float64Array) -> "Pricing":
         """Return the search with the columns of all rows near points, (p, d), where rows would open."""
-        some = self.merged.priced(self.offsets).ascend(points[:: len(points) // SOME + 1])
-        priced = self.payers.priced(self.offsets)
+        some = self.merged.price(self.offsets).ascend(points[:: len(points) // SOME + 1])
+        priced = self.payers.price(self.offsets)
         points = np.unique(priced.ascend(np.unique(some, axis=0)), axis=0)
         return self.with_columns(
             self.payers, points[np.argsort(-priced.surplus(points), kind="stable")]
@@ -221,9 +221,9 @@ class Pricing:
         recent = np.concatenate([self.recent, points])[-RECENT:]
         return replace(self, program=program, recent=recent)
 
-    def proved(self, most_pairs: int) -> tuple[PricesBound, Float64Array, int]:
+    def prove(self, most_pairs: int) -> tuple[PricesBound, Float64Array, int]:
         """Return a bound of the objective, points that rows would open, and the pairs looked at."""
-        priced = self.payers.priced(self.offsets)
+        priced = self.payers.price(self.offsets)
         if not np.abs(priced.prices).max() < 1 / TINY:
             return NOTHING, self.starts[:0], 0
         found = greatest_surplus(priced, self.penalty, most_pairs)
@@ -263,7 +263,7 @@ def first_pricing(
         masses, low, np.maximum(high, low / 2), csr_array((0, n_cells)), np.empty(0), penalty
     )
     payers = Payers(rows, weights, nearest, cells, extents)
-    merged = payers.merged(SUMMARY)
+    merged = payers.merge(SUMMARY)
     spread = np.linspace(0, len(merged.rows) - 1, min(STARTS, len(merged.rows))).astype(np.intp)
     some = merged.rows[np.argsort(merged.cells, kind="stable")[spread]]
     starts = np.concatenate([centers, between(centers), some])
@@ -309,17 +309,17 @@ class Proof:
         """Return the search after a round of new columns, or after its prices are proved."""
         goal = self.goals[0]
         if not self.settled:
-            pricing, settled = self.pricing.settled(goal * self.upper)
+            pricing, settled = self.pricing.settle(goal * self.upper)
             settled, rounds = settled or self.rounds + 1 == ROUNDS, self.rounds + 1
             return replace(self, pricing=pricing, settled=settled, rounds=rounds)
         if (goal == GOALS[0] and self.pricing.work > 0) or self.repairs == REPAIRS:
             return self._next_goal()
-        bound, points, looked_at = self.pricing.proved(self.pairs // 2)
+        bound, points, looked_at = self.pricing.prove(self.pairs // 2)
         best = max(self.best, bound, key=lambda each: each.value)
         after = replace(self, best=best, pairs=self.pairs - looked_at)
         if not len(points) or min(after.pairs, self.pricing.work) <= 0:
             return after._next_goal()
-        repaired = self.pricing.repaired(points)
+        repaired = self.pricing.with_opened(points)
         return replace(after, pricing=repaired, settled=False, rounds=0, repairs=self.repairs + 1)
 
     def _next_goal(self) -> "Proof":

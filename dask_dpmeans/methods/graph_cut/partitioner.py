@@ -279,7 +279,7 @@ class Partitioner:
         rule = self._rule(found.totals)
         scan = NodeMoveScan(found.labels, found.totals, rule, most, self.within, every)
         runs = self.fold(scan, "move")
-        return NodeMoves.joined(runs)
+        return NodeMoves.join(runs)
 
     def _move_in_turn(self, before: Partition, proposed: NodeMoves) -> Partition:
         """Return the clusters after nodes have moved; their totals are sums of changes."""

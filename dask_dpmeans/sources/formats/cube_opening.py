@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.cube_plan import common_chunks, grown, joined, slabs
+from dask_dpmeans.sources.cube_plan import common_chunks, join_chunks, join_slabs, slabs
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
 from dask_dpmeans.sources.formats.cube_dataset import (
     NETCDF,
@@ -43,11 +43,11 @@ def open_cube(
     of_samples = tuple(chunks[dim] for dim in grid.samples)
     runs = slabs(grid.shape, of_samples)
     dtype = template.dtype
-    runs = joined(runs, RUN_BYTES // max(1, dtype.itemsize * grid.n_features))
+    runs = join_slabs(runs, RUN_BYTES // max(1, dtype.itemsize * grid.n_features))
     of_features = [1 if dim == along else chunks[dim] for dim in grid.features]
     most = PART_BYTES // (dtype.itemsize * runs.most_samples)
     sizes = [1 if dim == along else size for dim, size in grid.features.items()]
-    heights = grown(sizes, of_features, most)
+    heights = join_chunks(sizes, of_features, most)
     gaps = dtype.kind == "f"
     return CubeRows(
         place,

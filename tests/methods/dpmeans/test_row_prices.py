@@ -192,7 +192,7 @@ def test_every_center_and_every_point_that_rows_would_open_is_a_column():
     pricing = first_pricing(rows, np.ones(288), 1.0, centers)
     assert len(pricing.program.limits) == 144
     open_to_all = replace(pricing, offsets=pricing.offsets + 1)
-    found = open_to_all.repaired(centers)
+    found = open_to_all.with_opened(centers)
     assert len(found.program.limits) == 144 + 144
 
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pyarrow import csv as arrow_csv
     from typing_extensions import TypeIs
 
-    from dask_dpmeans.sources import cluster
-    from dask_dpmeans.sources.executors import dask_tasks
-    from dask_dpmeans.sources.formats import cube_chunks
     from dask_dpmeans.sources.safety import checked_store
 
     dask: Any
@@ -33,9 +30,6 @@ else:
     compute = LazyModule("pyarrow.compute")
     parquet = LazyModule("pyarrow.parquet")
     arrow_csv = LazyModule("pyarrow.csv")
-    cluster = LazyModule("dask_dpmeans.sources.cluster")
-    dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
-    cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")
     checked_store = LazyModule("dask_dpmeans.sources.safety.checked_store")
 
 

@@ -11,6 +11,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import takes_csr
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.cube_plan import shard_floor
@@ -22,7 +23,7 @@ from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.latitudes import is_latitude
 from dask_dpmeans.sources.layout import Layout, stored_arrays
-from dask_dpmeans.sources.lazy_modules import cluster, dask_tasks, is_dask_array, zarr
+from dask_dpmeans.sources.lazy_modules import is_dask_array, zarr
 from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
@@ -34,7 +35,12 @@ from dask_dpmeans.sources.stored_chunks import plain_store
 if TYPE_CHECKING:
     from distributed import Client
 
+    from dask_dpmeans.sources import cluster
+    from dask_dpmeans.sources.executors import dask_tasks
     from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+else:
+    cluster = LazyModule("dask_dpmeans.sources.cluster")
+    dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
 
 BLOCK_COPIES = 16
 """Further bytes a number of a block: kernels hold its float64 copy and differences from a mean."""

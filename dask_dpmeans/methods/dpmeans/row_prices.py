@@ -186,7 +186,7 @@ class Pricing:
         return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
 
     def settle(self, goal: float) -> tuple["Pricing", bool]:
-        """Return such prices and whether all columns that the starts lead to are known, else with the best."""
+        """Return such prices, and whether no column was missing; the best missing ones are added."""
         centered = self.center(goal)
         points = centered.open_centers(np.concatenate([centered.starts, centered.recent]))
         if not len(points) or centered.work <= 0:

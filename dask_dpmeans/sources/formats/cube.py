@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF
 from dask_dpmeans.sources.formats.cube_values import (
@@ -27,12 +28,15 @@ from dask_dpmeans.sources.formats.cube_values import (
     parts_of,
 )
 from dask_dpmeans.sources.grids import Dimensions, Grid
-from dask_dpmeans.sources.lazy_modules import checked_store, cube_chunks, zarr
+from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
+    from dask_dpmeans.sources.formats import cube_chunks
     from dask_dpmeans.sources.formats.cube_weights import CubeWeights
+else:
+    cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Layout:
 
 
 def stored_arrays(rows: RowArray) -> dict[str, Any]:
-    """Return the Zarr arrays that rows are read from, by their names in errors."""
+    """Return the Zarr arrays, (...), that rows are read from, by their names in errors."""
     if isinstance(rows, csr.StoredCsr):
         named = zip(csr.PARTS, rows.arrays, strict=True)
         return {f"data: {rows.store_path}/{part}": array for part, array in named}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 
@@ -126,9 +126,8 @@ class Histogram(LateSums):
         boxes: IntegerArray = np.empty(len(block.rows), dtype)
         scale = self.bins / (self.high - self.low)
         given = coordinates, self.low, scale, self.bins, boxes
-        fill = fill_boxes
-        if pays(_fill_boxes_compiled, given, 2 * coordinates.size):
-            fill = _fill_boxes_compiled
+        work = 2 * coordinates.size
+        fill = compiled_or_plain(_fill_boxes_compiled, given, work, twin=fill_boxes)
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
             fill(*given)
         of_layer = self.bins ** len(self.low)
@@ -216,10 +215,8 @@ class PairHistograms(LateSums):
         if weights is None:
             weights = np.ones(len(found.numbers))
         given = found.numbers, weights, sums
-        count = count_pairs
-        if pays(_count_pairs_compiled, given, 4 * len(weights) * len(sums)):
-            count = _count_pairs_compiled
-        count(*given)
+        work = 4 * len(weights) * len(sums)
+        compiled_or_plain(_count_pairs_compiled, given, work, twin=count_pairs)(*given)
         return sums
 
 

@@ -12,7 +12,7 @@ from dask_dpmeans.kernels.distance import nearest_two, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseSums
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 NEAR = 0.9
@@ -168,10 +168,8 @@ class FeatureHistograms(SummedAnswers):
         values = bin_places(found.block.rows[:, self.features], self.low, self.high, bins)
         weights, slots = found.block.row_weights(), self.slots[found.labels]
         given = values, weights, slots, self.chosen, sums.overall, sums.counts
-        count = count_features
-        if pays(_count_features_compiled, given, 32 * len(weights) * (u + m)):
-            count = _count_features_compiled
-        count(*given)
+        work = 32 * len(weights) * (u + m)
+        compiled_or_plain(_count_features_compiled, given, work, twin=count_features)(*given)
         return sums
 
 
@@ -270,10 +268,8 @@ class ExtremeRows:
             np.full(shape, -1), np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -np.inf)
         )
         given = slots, found.block.start + heavy, squared, *answer
-        fill = fill_extremes
-        if pays(_fill_extremes_compiled, given, 512 * len(heavy)):
-            fill = _fill_extremes_compiled
-        fill(*given)
+        work = 512 * len(heavy)
+        compiled_or_plain(_fill_extremes_compiled, given, work, twin=fill_extremes)(*given)
         return answer
 
     def combine(self, left: Extremes, right: Extremes) -> Extremes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 
 MORE_ROOM = 8
 """Room for new clusters, if half of the present ones are not more."""
@@ -69,8 +69,8 @@ def reseat(
         fixed = seats.rows, seats.fresh, opening, logs, seats.half_precision
         given = done, k, *fixed, labels, means, counts, offers
         work = (n - done) * (ROW_WORK + 8 * offers.shape[1])
-        compiled = pays(_reseat_rows_compiled, given, work)
-        done, k = (_reseat_rows_compiled if compiled else _reseat_rows)(*given)
+        reseat = compiled_or_plain(_reseat_rows_compiled, given, work, twin=_reseat_rows)
+        done, k = reseat(*given)
     return labels, means[:k], counts[:k]
 
 

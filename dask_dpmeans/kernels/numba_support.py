@@ -122,15 +122,20 @@ def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, second
 
 
 def compiled_or_plain(
-    loop: Callable[Arguments, Returned], arguments: tuple[Any, ...], work: int, seconds: int = 1
+    loop: Callable[Arguments, Returned],
+    arguments: tuple[Any, ...],
+    work: int,
+    seconds: int = 1,
+    *,
+    twin: Callable[Arguments, Returned] | None = None,
 ) -> Callable[Arguments, Returned]:
-    """Return a loop without a twin to be called with these arguments: plain Python until it pays.
+    """Return a loop to be called with these arguments, or until it pays its NumPy twin.
 
-    The parameters are as for `pays`.
+    A loop without a twin is plain Python until then.  The other parameters are as for `pays`.
     """
-    found: Callable[Arguments, Returned] = loop
-    if not pays(loop, arguments, work, seconds):
-        found = plain(loop)
+    if pays(loop, arguments, work, seconds):
+        return loop
+    found: Callable[Arguments, Returned] = plain(loop) if twin is None else twin
     return found
 
 

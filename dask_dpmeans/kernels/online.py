@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import compile_loop, pays, plain
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain, plain
 
 LEAST_ROOM = 64
 """Room for clusters at first."""
@@ -90,7 +90,7 @@ def _run(
         clusters = cast(ClusterColumns, tuple(_widen(each[..., :k], room) for each in clusters))
         given = rows, done, float(penalty), k, clusters
         work = (len(rows) - done) * (ROW_WORK + 4 * clusters[0].size)
-        done, k = (loop if pays(loop, given, work, seconds=2) else rule)(*given)
+        done, k = compiled_or_plain(loop, given, work, seconds=2, twin=rule)(*given)
     return cast(ClusterColumns, tuple(each[..., :k].copy() for each in clusters))
 
 

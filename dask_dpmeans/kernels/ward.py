@@ -3,7 +3,7 @@
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import CALL, compile_loop, pays
+from dask_dpmeans.kernels.numba_support import CALL, compile_loop, compiled_or_plain
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
@@ -30,8 +30,7 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     sums = centers * weights[:, np.newaxis]
     given = float(penalty), centers.copy(), weights.copy(), sums, groups
     work = len(centers) * (8 * centers.size + 4 * CALL)
-    compiled = pays(_merge_cheapest_compiled, given, work)
-    (_merge_cheapest_compiled if compiled else _merge_cheapest)(*given)
+    compiled_or_plain(_merge_cheapest_compiled, given, work, twin=_merge_cheapest)(*given)
     for number, other in enumerate(groups):
         groups[number] = groups[other]  # a lower number, whose own group is final
     return groups

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, LinkageDPMeans
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
-from dask_dpmeans.figures.plot import micro_clusters, trees
+from dask_dpmeans.figures.plot import trees
 from dask_dpmeans.methods.dpmeans import search, short_searches
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
@@ -373,7 +373,7 @@ def test_merges_have_the_colors_of_clusters_and_the_penalty_of_the_fit(shapes):
 
 
 def test_the_first_merges_of_many_micro_clusters_are_left_out(shapes, monkeypatch):
-    monkeypatch.setattr(micro_clusters, "MOST_LEAVES", 5)
+    monkeypatch.setattr(trees, "MOST_LEAVES", 5)
     (axes,) = plot.merges(shapes[1]).axes
     assert len(axes.collections[0].get_segments()) == 4
     assert axes.get_xlabel().endswith(" micro-clusters, the last 4 merges")

@@ -6,7 +6,7 @@ and JSON accepts no NumPy numbers.
 """
 
 import math
-from collections.abc import Collection, Sized
+from collections.abc import Collection, Iterable, Sized
 from numbers import Integral, Real
 
 import numpy as np
@@ -93,6 +93,19 @@ MOST_WHOLE = 10.0**12
 """Larger numbers are written to some digits, even if they are whole."""
 MOST_CHARACTERS = 60
 """Characters of a value in a repr."""
+MOST_LISTED = 5
+"""Names in an error, at most."""
+
+
+def list_some(names: Iterable[object]) -> str:
+    """Return names for an error, of more than five the first five.
+
+    >>> list_some(["a", "b"]), list_some("abcdef")
+    ('a, b', 'a, b, c, d, e, ...')
+    """
+    shown = list(map(str, names))
+    more = ", ..." * (len(shown) > MOST_LISTED)
+    return ", ".join(shown[:MOST_LISTED]) + more
 
 
 def format_count(number: int, noun: str) -> str:

@@ -313,8 +313,8 @@ def index_type(*numbers: int) -> type[np.signedinteger[Any]]:
     return np.int32 if max(numbers) <= np.iinfo(np.int32).max else np.int64
 
 
-def rates_of(totals: Totals) -> Float64Array:
-    """Return (k,), kept / mass of clusters, 0 for an empty one."""
+def kept_shares(totals: Totals) -> Float64Array:
+    """Return the share of its mass that each cluster keeps inside, (k,); 0 for an empty one."""
     nothing = np.zeros(len(totals.masses))
     return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
 

@@ -13,10 +13,10 @@ from dask_dpmeans.kernels.graph import (
     RowMoves,
     Totals,
     kept_and_masses,
+    kept_shares,
     links_of,
     links_to,
     parts_of,
-    rates_of,
     row_maxima,
     row_sums,
 )
@@ -128,7 +128,7 @@ def best_moves(
     (height,) targets, `ALONE` for a new cluster, and (height,) gains, -inf for a node without a
     target
     """
-    height, rates = graph.shape[0], rates_of(totals)
+    height, rates = graph.shape[0], kept_shares(totals)
     found = np.empty(height, np.int64), np.empty(height)
     parts = totals.kept, totals.masses, totals.sizes, rates
     inner = np.empty(0, np.int64) if within is None else within
@@ -183,7 +183,7 @@ def move_nodes(
     order = np.argsort(-moves.gains, kind="stable")
     k, room = len(totals.masses), 0 if within is not None else len(moves)
     sums = Totals(*(np.append(each, np.zeros(room, each.dtype)) for each in vars(totals).values()))
-    parts = sums.kept, sums.masses, sums.sizes, rates_of(sums)
+    parts = sums.kept, sums.masses, sums.sizes, kept_shares(sums)
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
     given = order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, IntegerArray
 from dask_dpmeans.sources.row_array import Raw
@@ -20,8 +21,6 @@ Categories = Mapping[int, tuple[Category, ...]]
 
 EXACT_CODES = 2**24
 """Bound below which float32 distinguishes codes."""
-SHOWN_NAMES = 5
-"""Columns that an error lists, at most."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class CategoricalColumns:
         if unknown and not self.missing:
             raise InputError(
                 f"column {label!r} holds the category {unknown[0]!r}, which the fit did not have "
-                f"({_some(known)}): remove or replace such rows, fit again, or fit with "
+                f"({list_some(map(repr, known))}): remove or replace such rows, fit again, or fit with "
                 "missing='observed': it then counts as missing"
             )
         return np.array([np.nan if v is None else places.get(v, np.nan) for v in plain])
@@ -114,8 +113,3 @@ def _codes(column: Any) -> tuple[IntegerArray, list[Any], bool]:
         distinct = column.dtype.categories.to_list()
     places = {value: place for place, value in enumerate(distinct)}
     return np.array([places.get(value, -1) for value in values], np.int64), distinct, stated
-
-
-def _some(categories: Sequence[Category]) -> str:
-    more = ", ..." * (len(categories) > SHOWN_NAMES)
-    return ", ".join(map(repr, categories[:SHOWN_NAMES])) + more

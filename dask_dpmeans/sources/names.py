@@ -4,10 +4,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from dask_dpmeans.checks import MOST_LISTED, list_some
 from dask_dpmeans.errors import InputError
-
-MOST_NAMED = 5
-"""Names of each kind that an error lists, at most."""
 
 Names = tuple[str, ...]
 
@@ -29,7 +27,7 @@ def names_of(data: Any) -> Names | None:
         )
     if kinds == ["str"] and len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        repeated = ", ".join(map(repr, twice[:MOST_NAMED]))
+        repeated = ", ".join(map(repr, twice[:MOST_LISTED]))
         raise InputError(f"more than one column is called {repeated}: rename these")
     if kinds == ["str"]:
         return names
@@ -83,21 +81,16 @@ def check_centers(
     used = list(rows) if columns is None else [rows[column] for column in columns]
     if list(names) != used:
         raise InputError(
-            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give "
+            f"init holds centers of the columns {list_some(map(repr, names))}, the rows are of {list_some(map(repr, used))}: give "
             "the columns of both in one order"
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = ", ..." * (len(names) > MOST_NAMED)
-    return ", ".join(map(repr, names[:MOST_NAMED])) + more
 
 
 def _listed(title: str, names: list[str]) -> list[str]:
     if not names:
         return []
-    more = ["- ..."] * (len(names) > MOST_NAMED)
-    return [title, *(f"- {name}" for name in names[:MOST_NAMED]), *more]
+    more = ["- ..."] * (len(names) > MOST_LISTED)
+    return [title, *(f"- {name}" for name in names[:MOST_LISTED]), *more]
 
 
 def _warn(message: str) -> None:

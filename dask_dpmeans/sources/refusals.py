@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
 from dask_dpmeans.sources.lazy_modules import zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
 
-MOST_NAMED = 5
-"""Columns that an error names, at most."""
 READ = (
     "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "
     "Parquet, Arrow and CSV files are read"
@@ -154,8 +153,7 @@ def arrays_below(place: Location) -> str | None:
                 found.append(str(folder))
     if not found:
         return None
-    more = ", ..." * (len(found) > MOST_NAMED)
-    return f"give one of the arrays below it: {', '.join(found[:MOST_NAMED])}{more}"
+    return f"give one of the arrays below it: {list_some(found)}"
 
 
 def _is_array(folder: Path) -> bool:
@@ -229,6 +227,5 @@ def no_numbers(
 
 def categories_of(columns: Sequence[Any]) -> str:
     """Return how to cluster columns of categories, for errors."""
-    named = ", ".join(f"{column!r}: 'categorical'" for column in columns[:MOST_NAMED])
-    more = ", ..." * (len(columns) > MOST_NAMED)
-    return f"categories, with DPMeans or HDPMeans(divergence={{{named}{more}}})"
+    named = list_some(f"{column!r}: 'categorical'" for column in columns)
+    return f"categories, with DPMeans or HDPMeans(divergence={{{named}}})"

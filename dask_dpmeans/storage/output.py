@@ -36,8 +36,6 @@ from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
 
-MOST_NAMED = 5
-"""Foreign files that an error names."""
 WITH_ARTICLE = ("run", "path", "penalty", "tree")
 """Kinds of outputs that are countable nouns."""
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
@@ -271,7 +269,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
     if left:
         raise OSError(
-            f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again"
+            f"{output.shown} could not be removed, {', '.join(left[: checks.MOST_LISTED])} is left: try again"
         )
     output.location.remove([MARK])
 
@@ -288,10 +286,10 @@ def removable_files(output: Output, names: Iterable[str]) -> list[str]:
     if not foreign:
         return entries
     more = ""
-    if len(foreign) > MOST_NAMED:
-        more = f" and {len(foreign) - MOST_NAMED} more"
+    if len(foreign) > checks.MOST_LISTED:
+        more = f" and {len(foreign) - checks.MOST_LISTED} more"
     raise InputError(
-        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, not written by this "
+        f"{output.path} also holds {', '.join(foreign[: checks.MOST_LISTED])}{more}, not written by this "
         "package: move that away first"
     )
 

@@ -11,7 +11,15 @@ from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import ALONE, GivenLabels, GraphSummary, Inspection, Tally, Totals
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    GivenLabels,
+    GraphSummary,
+    Inspection,
+    Tally,
+    Totals,
+    kept_shares,
+)
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.common import BaseMethod, BaseState
 from dask_dpmeans.methods.dpmeans.batch import set_limits
@@ -97,8 +105,8 @@ class CutMethod(BaseMethod):
     def cuts(self, totals: Totals) -> Float64Array:
         """Return (k,), the part of the cut of each cluster."""
         if self.normalized:
-            return np.where(totals.sizes > 0, 1.0 - shares(totals), 0.0)
-        return -shares(totals)
+            return np.where(totals.sizes > 0, 1.0 - kept_shares(totals), 0.0)
+        return -kept_shares(totals)
 
     def objective(self, totals: Totals) -> float:
         """Return cut + penalty * k."""
@@ -124,12 +132,6 @@ def check_penalty(penalty: float, normalized: bool) -> None:
             f"penalty must be > -1, got {penalty!r}: each cluster costs 1 + penalty minus the share of its "
             "links that stay inside, so that at -1 and below clusters cost nothing"
         )
-
-
-def shares(totals: Totals) -> Float64Array:
-    """Return (k,), the share of its mass that each cluster keeps inside; 0 for an empty cluster."""
-    nothing = np.zeros(len(totals.masses))
-    return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
 
 
 def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:

@@ -16,6 +16,7 @@ from dask_dpmeans.kernels.graph import (
     Tally,
     Totals,
     inner_sums,
+    kept_shares,
     merge_partners,
 )
 from dask_dpmeans.kernels.graph_contraction import (
@@ -29,7 +30,7 @@ from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import PieceProblem, least_gain, relabel, search_partitions
 from dask_dpmeans.kernels.pieces_compiled import MOST_PIECES
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.graph_cut.objective import CutMethod, relabel_nodes, shares
+from dask_dpmeans.methods.graph_cut.objective import CutMethod, relabel_nodes
 
 FINER = 100
 """Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
@@ -161,7 +162,7 @@ class Partitioner:
         self, labels: Labels, totals: Totals, births: int = 0, deaths: int = 0
     ) -> Partition:
         """Return clusters, (n,) labels, with given totals."""
-        objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
+        objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(kept_shares(totals))
         return Partition(labels, totals, objective, births, deaths)
 
     def lower_of(self, before: Partition, after: Partition) -> Partition:
@@ -269,7 +270,7 @@ class Partitioner:
         return self.lower_of(before, after)
 
     def _rule(self, totals: Totals) -> MoveRule:
-        return MoveRule(self.price, self._least_gain(shares(totals)), self.method.normalized)
+        return MoveRule(self.price, self._least_gain(kept_shares(totals)), self.method.normalized)
 
     def _propose_moves(self, found: Partition) -> NodeMoves:
         """Return the nodes that would gain by moving alone: one pass."""
@@ -315,8 +316,8 @@ class Partitioner:
         free = replace(self, price=0.0, within=homes)
         halved = free.move(free.partition(relabel_nodes(parts, halves)), MOVES_BETWEEN_HALVES)
         self.rounds, self.passes = free.rounds, free.passes
-        rates = shares(halved.totals)
-        gains = total(homes, rates, k) - shares(before.totals) - self.price
+        rates = kept_shares(halved.totals)
+        gains = total(homes, rates, k) - kept_shares(before.totals) - self.price
         both = np.bincount(homes[halved.totals.sizes > 0], minlength=k) == 2
         pays = both & (gains > self._least_gain(rates))
         second = np.ones(len(homes), np.bool_)

@@ -80,9 +80,10 @@ def check_centers(
         return
     used = list(rows) if columns is None else [rows[column] for column in columns]
     if list(names) != used:
+        of_centers, of_rows = list_some(map(repr, names)), list_some(map(repr, used))
         raise InputError(
-            f"init holds centers of the columns {list_some(map(repr, names))}, the rows are of {list_some(map(repr, used))}: give "
-            "the columns of both in one order"
+            f"init holds centers of the columns {of_centers}, the rows are of {of_rows}: give the "
+            "columns of both in one order"
         )
 
 

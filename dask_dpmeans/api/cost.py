@@ -291,6 +291,7 @@ def _on_runs(layout: Layout) -> list[str]:
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
+    """Return advice about chunks that make reading slow, with the chunks that do not."""
     plan, d = layout.plan, layout.stored_columns
     height, width = storage.chunk_rows, storage.chunk_columns
     shard_rows = min(plan.shard_rows, plan.n_rows)
@@ -326,6 +327,7 @@ def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
 
 
 def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
+    """Return advice about checksums, and about codecs that take longer than the scan."""
     found = []
     if not storage.checksummed:
         found.append(
@@ -343,6 +345,7 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
+    """Return what a fit would do with the run: write a new one, remove it, go on, or refuse."""
     if force:
         if store.kind() is None:
             return "new"

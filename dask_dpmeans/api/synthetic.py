@@ -53,6 +53,7 @@ class Synthetic:
     def _part(
         self, rng: np.random.Generator, centers: npt.NDArray[Any], height: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+        """Return some rows, (height, d), and the labels of the truth, (height,), -1 for none."""
         shape = (height, self.n_features)
         if self.kind == "uniform":
             return rng.uniform(0.0, BOX, shape).astype(np.float32), np.full(height, -1, np.int32)

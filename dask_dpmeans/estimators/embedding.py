@@ -71,6 +71,7 @@ class Eigenvectors:
 
 
 def _mapped_rows(embedding: Embedding, source: "RowSource") -> MappedRows:
+    """Return the rows of an embedding for the method, with the arrays that map new rows."""
     arrays: dict[str, tuple[Float64Array, tuple[str, ...]]] = {}
     arrays["eigenvalues"] = embedding.eigenvalues, ("component",)
     if embedding.projection is not None:
@@ -84,6 +85,7 @@ def _mapped_rows(embedding: Embedding, source: "RowSource") -> MappedRows:
 
 
 def _embedding(source: "RowSource", asked: Spectrum, seed: int) -> Embedding:
+    """Return the embedding of the rows by the affinity asked for."""
     if asked.affinity == "linear":
         return linear(source, asked)
     if asked.affinity == "rbf":

@@ -212,6 +212,7 @@ class Approximation:
         return KernelFeatures.of(self.approximation, transformer)
 
     def _transformer(self, n_rows: int, d: int, seed: int) -> "Nystroem | RBFSampler":
+        """Return the map of scikit-learn, of which the Nystroem method takes all given rows as landmarks."""
         gamma = self.gamma
         if gamma is None:
             gamma = 1 / d

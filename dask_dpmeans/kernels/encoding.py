@@ -332,6 +332,7 @@ class Encoding:
         return encoded
 
     def _encode(self, rows: Float64Array) -> Float64Array:
+        """Return rows, (n, d), in their encoded columns, (n, n_features); NaN if that overflows."""
         values, present = self.smoothed_values(rows)
         D, d = values.shape[1], rows.shape[1]
         encoded, factors = np.empty((len(rows), self.n_features)), np.ones((len(rows), 1))

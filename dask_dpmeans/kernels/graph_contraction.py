@@ -103,6 +103,7 @@ class Contraction:
         return ClusterLinks(clusters[:rows], csr_array(parts, shape=(rows, k)))
 
     def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:
+        """Return the heaviest of the links of each cluster, (m, k), and those inside clusters."""
         counts = np.diff(links.indptr)
         if counts.max(initial=0) <= self.most:
             return ClusterLinks(clusters, links)

@@ -76,6 +76,7 @@ class HamerlyBounds:
     def _assign_by_bounds(
         self, rows: Rows, centers: Centers, shifts: Float64Array, far: BoolArray, scratch: Scratch
     ) -> tuple[IndexArray, Float64Array]:
+        """Return labels, (n,), and costs, (n,): rows whose bounds leave a doubt are compared with all centers."""
         n, values = len(rows), centers.values
         kept = self.bounds
         if kept is None:

@@ -59,6 +59,7 @@ def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> F
 
 
 def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
+    """Return exp(-gamma * squared distance), (a, b), of rows, (a, d) and (b, d); a row is 1 with itself."""
     gamma = kernel.scale_of(left)
     shift = left.mean(axis=0)  # far from the origin the product would round too much
     from_left, from_right = left - shift, right - shift

@@ -90,6 +90,7 @@ class RowMoveScan(ConcatenatedAnswers):
         return reduce(RowMoves.then, [self._tile(block, start) for start in starts])
 
     def _tile(self, block: Block, start: int) -> RowMoves:
+        """Return the moves of single rows from `start` on that gain, in one tile of the Gram matrix."""
         partition = self.partition
         rows = np.arange(start, min(start + GRAM_ROWS, len(block.rows)))
         rows = rows[partition.labels[block.start + rows] >= 0]

@@ -267,6 +267,7 @@ def candidates(
 def _candidates_compiled(
     rows: Rows, mixture: Mixture, scratch: Scratch, squared: Float64Array
 ) -> Candidates:
+    """Return the components that may have a share in each row, by compiled loops; fill `squared`, (n,)."""
     n, d = rows.shape
     k, ranking = len(mixture.centers), mixture.centers.single
     height, dtype = min(ranking.tile, COMPILED_TILE), ranking.matrix.dtype

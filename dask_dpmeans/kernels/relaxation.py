@@ -108,6 +108,7 @@ def advance(problem: Problem, cuts: Cuts, point: Point, steps: int) -> Point:
 
 
 def _step(problem: Problem, cuts: Cuts, point: Point) -> Point:
+    """Return the point after one step of the alternating direction method of multipliers."""
     scale, before = point.scale, point.shared
     matrix = before - point.multipliers - problem.costs / scale
     semidefinite, rank = _projection(matrix, problem.roots, point.rank)

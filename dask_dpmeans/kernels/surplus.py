@@ -215,6 +215,7 @@ class Boxes:
         return self._half(longest, -0.5).then(self._half(longest, 0.5))
 
     def _half(self, side: tuple[IndexArray, IndexArray], share: float) -> "Boxes":
+        """Return the lower half of each box along a side, with a share of -0.5, or the upper one, with 0.5."""
         middles, halves, linear = self.middles.copy(), self.halves.copy(), self.linear.copy()
         middles[side] += share * halves[side]
         # The middle is rounded: the half is made wider by that much, so that no center is lost.

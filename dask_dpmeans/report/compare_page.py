@@ -352,6 +352,7 @@ def _differing_parameters(runs: list[Compared], known: Collection[str]) -> dict[
 
 
 def _agreement(runs: list[Compared], found: Flows) -> Table:
+    """Return the table of how well each two runs agree."""
     lines = []
     for (one, other), pairs in found.pairs.items():
         measures = agreement_of(pairs)
@@ -374,6 +375,7 @@ def _flow_tables(runs: list[Compared], found: Flows) -> list[Table]:
 
 
 def _flow_table(runs: list[Compared], found: Flows, one: int) -> Table:
+    """Return the table of the largest flows of rows from one run to the next."""
     pairs, sizes = found.pairs[one, one + 1], found.sizes
     flows = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.counts.tolist(), strict=True)
     largest = sorted(flows, key=lambda flow: -flow[2])

@@ -166,6 +166,7 @@ def _overview(
     columns: list[int] | None,
     index: Sequence[object] | None,
 ) -> RowParts:
+    """Return the maps and portraits of the clusters, and warnings about the rows."""
     if not has_centers(model):
         return RowParts()
     names = plot_data.feature_names(model)

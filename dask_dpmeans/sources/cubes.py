@@ -117,6 +117,7 @@ class Cube:
         return found.rename(grid.name).isel(dict.fromkeys(self.added, 0))
 
     def _placed_lazily(self, answer: da.Array, fill: float) -> da.Array:
+        """Return answers of Dask for the rows, (n, ...), on the samples' grid; `fill` stands where no row is."""
         width = answer.shape[1:]
         if self.rows is not self.samples or issparse(answer._meta):
             columns = () if width else (1,)

@@ -94,6 +94,7 @@ class Frame:
         return np.column_stack(columns), found
 
     def _read_dask(self, name: str, wanted: CategoricalColumns | None) -> tuple[Any, Categories]:
+        """Return the rows of a data frame of Dask as an array of Dask, and the categories of its columns."""
         table, kinds = self.native, list(self.native.dtypes)
         known = self._known_categories(name, wanted)
         if not known and len(set(kinds)) == 1 and _is_plain(kinds[0]):

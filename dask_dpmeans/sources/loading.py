@@ -96,6 +96,7 @@ def _dask_shards(
 def _make_shard(
     sparse: bool, start: int, stop: int, rows: Raw, weights: Raw | None, groups: Raw | None
 ) -> Shard:
+    """Return the shard of some loaded rows, after a check that they are as declared."""
     if sparse:
         rows = csr_chunk(rows, start)
     else:

@@ -102,6 +102,7 @@ class Opener:
         return opened
 
     def _array(self, data: object) -> RowArray:
+        """Return the array of any input: of a path, a table, a cube, an array or a sparse matrix."""
         if isinstance(data, OpenedPath):
             return data.array
         if isinstance(data, CubePath) and self.dimensions == 2:

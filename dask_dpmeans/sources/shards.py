@@ -257,6 +257,7 @@ def _block(
     scratch: Scratch,
     memory: dict[str, Any] | None = None,
 ) -> Block:
+    """Return a block of prepared rows; rows without any value get weight 0."""
     rows, weights, groups = piece
     if weights is not None:
         weights = align(weights, np.dtype(np.float64), scratch, "weights")

@@ -125,6 +125,7 @@ class CellStore:
     def _create(
         self, place: Location, shape: tuple[int, ...], dtype: Any, kind: str
     ) -> "zarr.Array[Any]":
+        """Create an array of any shape, with the attributes of AnnData."""
         height = [min(max(1, size), CHUNK_ROWS) for size in shape[:1]]
         return zarr.create_array(
             place.store(),

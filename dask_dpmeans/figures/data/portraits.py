@@ -343,6 +343,7 @@ class _Found:
     def _features(
         self, source: RowSource, model: Model, names: list[str], slot: int
     ) -> list[Feature]:
+        """Return the features in which the cluster of a slot differs most, with their histograms."""
         told, scores = self.plan.histograms, self.plan.scores[slot]
         means, found = self.plan.means[slot], []
         scale = np.ones(source.n_features)

@@ -122,6 +122,7 @@ class Sensitivity:
     def _of(
         cls, source: Source, seed: int, most: float, divergence: Divergence | None
     ) -> "Sensitivity":
+        """Return the sensitivities of all rows by their distances to seeds, which are drawn from a sample."""
         probability = min(1.0, SAMPLE_ROWS / source.plan.n_rows)
         sample = source.fold(Uniform(probability, seed), name="sample")
         if not len(sample.rows):

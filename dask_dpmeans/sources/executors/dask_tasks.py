@@ -223,6 +223,7 @@ class DaskTasks:
     def _compute_on(
         self, client: Client, tasks: list[Delayed], count: Count, early: bool
     ) -> list[Any]:
+        """Return the answers of tasks on a cluster; an error says whether a task or the cluster failed."""
         if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
             client.subscribe_topic(topic_of(client), count.hear)
         futures = client.compute(tasks)
@@ -345,6 +346,7 @@ def _killed_message(error: KilledWorker) -> str:
 def _apply(
     job: Any, shard: object, blocks: tuple[int, int], told: Literal, *carried: object
 ) -> Any:
+    """Return the answer of a job for some blocks of a shard: the function of a task."""
     keep_freed_memory()
     check, report = told.value
     given = with_check(value_of(shard), check)
@@ -371,6 +373,7 @@ def _avoid_pause() -> None:
 
 
 def _call_alone(job: Callable[[Shared], Answer], shared: Shared, told: Literal) -> Answer:
+    """Return the answer of a job that works on shared rows: the function of a task."""
     check, report = told.value
     shared = with_check(shared, check)
     with one_blas_thread():

@@ -76,6 +76,8 @@ class Threads:
     def _run(
         self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count
     ) -> list[Answer]:
+        """Return the answers of a function for each of some arguments, on as many threads as there are."""
+
         def call(number: int) -> Answer:
             answer = function(*arguments[number])
             count.say(number)
@@ -89,6 +91,7 @@ class Threads:
     def _side_by_side(
         self, call: Callable[[int], Answer], n_calls: int, count: Count
     ) -> list[Answer]:
+        """Return the answers of numbered calls on threads; the first error stops those that wait."""
         waiting = deque(range(n_calls))
         results: dict[int, Answer] = {}
         errors: dict[int, BaseException] = {}

@@ -188,6 +188,7 @@ def open_arrow_files(
 
 
 def _open_arrow(file: Location, name: str) -> TableFile:
+    """Open an Arrow file; its footer does not tell how many rows its batches have."""
     unread = (
         f"{name}: {file.shown} cannot be read as an Arrow file (of version 2 of Feather, and no "
         "stream)"

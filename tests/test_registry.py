@@ -19,11 +19,11 @@ from test_odd_calls import ESTIMATORS
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, methods, predict
 from dask_dpmeans.cli import main
+from dask_dpmeans.engine.history import FIGURES
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.registry import METHODS, Entry
 from dask_dpmeans.report import report
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS
-from dask_dpmeans.storage.file_names import HISTORY
 
 ROWS = (
     np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)])
@@ -114,7 +114,7 @@ def test_runs_have_the_arrays_that_their_methods_list(tmp_path, name):
             if array.metadata.dimension_names == spec.dimensions
             and np.issubdtype(array.dtype, spec.dtype)
         ]
-        assert found in [*HISTORY, *fitting]
+        assert found in [*FIGURES, *fitting]
 
 
 @pytest.mark.usefixtures("registered")

@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_dpmeans.api.description import describe_parameters
 from dask_dpmeans.checks import describe_value
+from dask_dpmeans.engine.history import FIGURES
 from dask_dpmeans.estimators.checked_rows import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Features
@@ -13,7 +14,6 @@ from dask_dpmeans.registry import METHODS, spec_of_run
 from dask_dpmeans.sources import lazy_rows
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES, RUN_ARRAYS
 from dask_dpmeans.storage.arrays import CheckedArray
-from dask_dpmeans.storage.file_names import HISTORY
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
 from dask_dpmeans.storage.run_store import Result, RunStore
@@ -119,7 +119,7 @@ def unfitted_run(result: Result) -> LoadedRun:
 def run_array_names() -> frozenset[str]:
     """Return the names of all arrays that runs of any method have."""
     specs = [*RUN_ARRAYS, *(spec for entry in METHODS.values() for spec in entry.spec.arrays)]
-    return frozenset([*HISTORY, FEATURE_NAMES, *(spec.name for spec in specs)])
+    return frozenset([*FIGURES, FEATURE_NAMES, *(spec.name for spec in specs)])
 
 
 def _value(value: Any, result: Result) -> Any:

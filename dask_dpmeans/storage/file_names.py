@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from dask_dpmeans.engine.history import FIGURES
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.array_spec import TABLES
 
@@ -20,8 +19,6 @@ CHECKPOINTS = "searches"
 """The folder of the checkpoints beside the steps."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the names of files that Zarr has not renamed yet; a killed job may leave one."""
-HISTORY = FIGURES
-"""Arrays of the history."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"
 _STEP = rf"{STEPS}/(zarr\.json|bound/zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
 

@@ -32,13 +32,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.engine.history import History, Record
+from dask_dpmeans.engine.history import FIGURES, History, Record
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS, ArraySpec, check_arrays
 from dask_dpmeans.storage.arrays import MARKER, CheckedArray, open_whole
-from dask_dpmeans.storage.file_names import BOUND, HISTORY
+from dask_dpmeans.storage.file_names import BOUND
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, ResultManifest, malformed_as_corrupt
 from dask_dpmeans.storage.output import FinishedOutput, NewArrays, Output
@@ -114,8 +114,8 @@ def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
 
 
 def _read_history(found: FinishedOutput) -> History:
-    table = np.column_stack([found.read(name) for name in HISTORY])
-    finite = table[:, [HISTORY.index(name) for name in FINITE]]
+    table = np.column_stack([found.read(name) for name in FIGURES])
+    finite = table[:, [FIGURES.index(name) for name in FINITE]]
     if not (len(table) and np.isfinite(finite).all()):
         raise ValueError(
             f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}"

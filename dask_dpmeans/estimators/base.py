@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources import Accepting, Categories, Cube, Dimensions, Names, RowSource
     from dask_dpmeans.storage import Result
 
-RandomState = int | np.random.RandomState | None
+RandomState = int | np.integer[Any] | np.random.RandomState | None
 """The types of `random_state`."""
 NO_SCORE = "estimator must be one of this package with centers and a score, got {}"
 MOST_SEED = 2**32 - 1

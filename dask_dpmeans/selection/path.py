@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.path import (
@@ -28,7 +29,6 @@ from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint, locked_checkpoi
 from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
     FitOptions,
-    RandomState,
     TrialFits,
     described,
     rows_of_cube,

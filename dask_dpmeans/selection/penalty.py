@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
+from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.metrics import metric_of
@@ -20,7 +21,6 @@ from dask_dpmeans.selection.path_store import read_path, stored_path, write_path
 from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
     FitOptions,
-    RandomState,
     RowOptions,
     TrialFits,
     described,

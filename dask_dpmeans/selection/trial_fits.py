@@ -15,7 +15,7 @@ from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.resuming import seed_for
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import seed_of
+from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.given_rows import given_rows
 from dask_dpmeans.estimators.transform import MappedRows
@@ -47,8 +47,6 @@ divided by k and J of fits of all rows, were .95 to 1.01 and .98 at 91 and 48 ro
 and .97 at 27, .91 and .95 at 14, .79 and .96 at 10, .46 and .81 at 4."""
 USUAL_CLUSTERS = 50
 """About how many clusters the lowest of the default penalties gives."""
-
-RandomState = int | np.integer[Any] | np.random.RandomState | None
 
 
 class RowOptions(Reading, total=False):

@@ -91,7 +91,7 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         folded(Tally(labels, normalized), graph).whole(k),
     )
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99), graph))
+    found = NodeMoves.join(folded(NodeMoveScan(labels, totals, rule, 99), graph))
     proposed = dict(
         zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
     )
@@ -121,7 +121,7 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(0.0, 1e-9, normalized)
-    found = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, 99, within), graph))
+    found = NodeMoves.join(folded(NodeMoveScan(labels, totals, rule, 99, within), graph))
     assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 
@@ -243,7 +243,7 @@ def test_nodes_move_one_after_the_other_each_by_its_exact_gain(problem, penalty,
     k = int(labels.max()) + 1
     totals = folded(Tally(labels, normalized), graph).whole(k)
     rule = MoveRule(price_of(penalty, normalized), 1e-9, normalized)
-    moves = NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, most), graph))
+    moves = NodeMoves.join(folded(NodeMoveScan(labels, totals, rule, most), graph))
     moved = labels.copy()
     after, fell = move_nodes(moves, moved, totals, rule)
     before, now = (cut_cost(graph, each, penalty, normalized) for each in (labels, moved))
@@ -294,7 +294,7 @@ def test_exact_sums_are_the_same_for_blocks_of_any_height(problem, height):
         assert reduction.any_blocks
         answers = [folded(reduction, graph, each) for each in (height, len(graph))]
         if isinstance(reduction, NodeMoveScan):
-            answers = [NodeMoves.joined(each) for each in answers]
+            answers = [NodeMoves.join(each) for each in answers]
         one, other = map(digest, answers)
         assert one == other
 
@@ -325,7 +325,7 @@ def test_the_nodes_of_a_block_that_gain_most_move_first(problem, most):
     totals = folded(Tally(labels, normalized), graph).whole(int(labels.max()) + 1)
     rule = MoveRule(0.5, 1e-9, normalized)
     whole, some = (
-        NodeMoves.joined(folded(NodeMoveScan(labels, totals, rule, limit), graph, 99))
+        NodeMoves.join(folded(NodeMoveScan(labels, totals, rule, limit), graph, 99))
         for limit in (999, most)
     )
     np.testing.assert_array_equal(some.links.toarray(), graph[some.rows])
@@ -349,7 +349,7 @@ def test_compiled_loops_give_the_bytes_of_numpy_for_weights_that_round(problem, 
     def answers():
         between = Contraction(labels, totals.masses, normalized, 99).chunk(block)
         moved = labels.copy()
-        moves = NodeMoves.joined(NodeMoveScan(labels, totals, rule, 99, within).chunk(block))
+        moves = NodeMoves.join(NodeMoveScan(labels, totals, rule, 99, within).chunk(block))
         return [
             *vars(Tally(labels, normalized).chunk(block).totals).values(),
             *best_moves(graph, 0, labels, totals, rule, within),

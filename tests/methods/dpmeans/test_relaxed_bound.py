@@ -134,7 +134,9 @@ def test_a_node_begins_with_the_clusters_of_the_node_before(seed):
     rows = np.arange(9)
     triples = np.array([[0, 1, 2], [3, 4, 4], [3, 5, 4]])
     point = Point(shared(rows), -shared(rows), np.array([1.0, 2.0, 4.0]), 3.0)
-    cuts, joined = Before(rows, roots(rows), triples, point).joined(groups, roots(groups))
+    cuts, joined = Before(rows, roots(rows), triples, point).for_larger_groups(
+        groups, roots(groups)
+    )
     np.testing.assert_allclose(joined.shared, shared(groups), atol=1e-12)
     np.testing.assert_allclose(joined.multipliers, -shared(groups), atol=1e-12)
     i, j, k = cuts.triples.T

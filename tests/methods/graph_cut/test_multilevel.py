@@ -115,7 +115,7 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     *_, last = iterate(source, method)
     totals = method.totals(source, last.state.labels, len(last.state.weights))
     rule = MoveRule(method.price, 1e-8, method.normalized)
-    found = NodeMoves.joined(source.fold(NodeMoveScan(last.state.labels, totals, rule, 99)))
+    found = NodeMoves.join(source.fold(NodeMoveScan(last.state.labels, totals, rule, 99)))
     assert not found.rows.size
 
 

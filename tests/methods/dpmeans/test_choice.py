@@ -236,7 +236,9 @@ def test_scores_are_those_of_all_pairs_of_costs(seed: int) -> None:
         for k, low, high in slow_intervals(path.inertias.tolist())
     }
     found = chosen(rows, seed=seed)
-    assert found.tried == len(path.inertias) == 22
+    assert len(path.inertias) == 22
+    assert found.tried == len(rows) // 4
+    assert found.largest == int(REFINED * 22)
     for each in found.alternatives:
         assert (each.low, each.high, each.score) == pytest.approx(wanted[each.n_clusters])
         assert each.penalty == pytest.approx(math.sqrt(each.low * each.high))

@@ -87,6 +87,8 @@ def center_path(
             before, fell = fell, search.go_up() if turn % 2 else search.go_down()
             if not (before or fell):
                 break
+        if len(search.path().centers) < len(search.best):  # a way down passed below what was above
+            search.go_up()
     return search.path()
 
 

@@ -189,3 +189,16 @@ def test_most_are_the_best_of_all_partitions_of_a_few_rows_and_none_is_better(sp
         found += n
         best += int((path.inertias <= least + 1e-9 * least[0]).sum())
     assert best >= 0.97 * found
+
+
+@pytest.mark.parametrize(("seed", "each", "most"), [(21, 8, 31), (5, 8, 18), (4, 16, 26)])
+def test_a_way_down_below_what_is_above_does_not_end_the_path(
+    seed: int, each: int, most: int
+) -> None:
+    """Merges find fewer clusters of a lower error than the splits found for more."""
+    rng = np.random.default_rng(seed)
+    points = np.stack(np.meshgrid(np.arange(6), np.arange(6)), -1).reshape(-1, 2)
+    rows = np.repeat(points, each, axis=0) + rng.normal(0, 0.04, (36 * each, 2))
+    found = center_path(rows, np.ones(len(rows)), most, turns=1)
+    assert len(found.centers) == len(found.inertias) == most
+    assert (np.diff(found.inertias) < 0).all()

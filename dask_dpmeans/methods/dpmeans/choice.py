@@ -94,9 +94,10 @@ class Choice:
     inertia and score together, times the stability, at the best number of clusters.  There are
     clusters if it is at least `EVIDENCE`."""
     tried: int
-    """Numbers of clusters from 1 to this were tried."""
+    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone."""
     largest: int
-    """Numbers of clusters up to this could be chosen; larger ones were compared with too few."""
+    """Numbers of clusters up to this were compared; of larger ones none stands out, or they were
+    compared with too few."""
     rows_used: int
     """Number of different rows that chose: of all rows, or of the summary."""
     intervals: tuple[Interval, ...]

@@ -5,7 +5,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-import reference
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings
 
-from dask_dpmeans import InputError, OnlineDPMeans, SplitMergeDPMeans, TooManyClustersError
+from dask_dpmeans import (
+    InputError,
+    OnlineDPMeans,
+    SplitMergeDPMeans,
+    TooManyClustersError,
+    reference,
+)
 from dask_dpmeans.sources import layout
 
 N = 600

@@ -5,10 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import reference
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.checkpoints import values_of
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Block

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import odashima
 import pytest
-import reference
 from click.testing import CliRunner
+
+from dask_dpmeans import reference
 
 SMALL = odashima.synthetic(200, 3)
 

@@ -1,9 +1,9 @@
 import numpy as np
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import grid_problems
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.price import LinearPrice

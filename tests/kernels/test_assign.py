@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import rows_and_centers, spread, weights_of
 
+from dask_dpmeans import reference
 from dask_dpmeans.kernels import assign as assigning
 from dask_dpmeans.kernels.assign import NearestLabels, Predictions, assign, merge_scans, scan
 from dask_dpmeans.kernels.block import Block

@@ -1,7 +1,6 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import squared_distance
 from strategies import DYADIC, seeds, spread, tables
 
 from dask_dpmeans.kernels.births import (
@@ -11,6 +10,7 @@ from dask_dpmeans.kernels.births import (
     merge_openers,
     objects,
 )
+from dask_dpmeans.reference import squared_distance
 
 
 @st.composite

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import rows_and_centers, seeds, table
 
+from dask_dpmeans import reference
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_two, squared_distances
 

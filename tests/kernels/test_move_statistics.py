@@ -3,11 +3,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import TAME, rows_and_centers, seeds, spread, tables, weights_of
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block

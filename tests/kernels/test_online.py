@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import grid_problems, spread, tables
 
+from dask_dpmeans import reference
 from dask_dpmeans.kernels.online import LEAST_ROOM, Boxes, online, split
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal")

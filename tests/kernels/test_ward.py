@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
+from dask_dpmeans import reference
 from dask_dpmeans.kernels.ward import merge, merge_costs
 
 TINY = 1e-9

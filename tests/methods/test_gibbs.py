@@ -6,10 +6,9 @@ from math import exp, fsum, isclose, log
 
 import numpy as np
 import pytest
-import reference
 from scipy import stats
 
-from dask_dpmeans import InputError
+from dask_dpmeans import InputError, reference
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.gibbs import Method, limit_concentration

@@ -5,7 +5,6 @@ import math
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.metrics.cluster import contingency_matrix
 from strategies import TAME, chunkings, seeds, tables, weights_of
 
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, InputError, reference
 from dask_dpmeans.kernels.labelings import LabelPairs
 from dask_dpmeans.selection import metrics
 from dask_dpmeans.selection.metrics import agreement, contingency, partition

@@ -9,12 +9,11 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
-from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit
+from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, reference
 from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.methods.dpmeans import farthest_first as farthest

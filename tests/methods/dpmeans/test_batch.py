@@ -3,11 +3,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import TAME, contents, grid_problems, seeds, spread, tables, weights_of
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels

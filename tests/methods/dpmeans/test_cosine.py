@@ -7,12 +7,11 @@ from itertools import combinations, pairwise, product
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import DTYPES, DYADIC, chunkings, contents, labels_of, seeds, weights_of
 
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, InputError, reference
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Scratch

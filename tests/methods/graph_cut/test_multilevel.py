@@ -5,7 +5,6 @@ from unittest import mock
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 import zarr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from optimum import lowest_cut
 from scipy.sparse import csr_array
 from strategies import chunkings, contents, cut_cost, graphs
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels import numba_support

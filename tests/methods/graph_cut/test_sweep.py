@@ -3,12 +3,12 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import chunkings, contents, cut_cost, graphs
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.graph_cut.sweep import Method

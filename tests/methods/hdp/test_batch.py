@@ -4,7 +4,6 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import (
@@ -20,6 +19,7 @@ from strategies import (
     weights_of,
 )
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.hdp.batch import Method

@@ -5,12 +5,11 @@ from unittest import mock
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, groupings, labels_of, seeds, spread, tables, weights_of
 
-from dask_dpmeans import HDPMeans
+from dask_dpmeans import HDPMeans, reference
 from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import TooManyClustersError

@@ -6,7 +6,6 @@ from unittest import mock
 import dask.array as da
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
@@ -23,6 +22,7 @@ from strategies import (
     weights_of,
 )
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.kernel_functions import NamedSimilarity

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -11,6 +10,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import rbf_kernel
 from strategies import seeds
 
+from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch

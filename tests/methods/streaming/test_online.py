@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from strategies import grid_problems, spread, tables
 
+from dask_dpmeans import reference
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.streaming.online import Method, State
 from dask_dpmeans.sources import as_source

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import grid_problems, seeds, spread, tables
 
+from dask_dpmeans import reference
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.streaming.split_merge import Method, merge_clusters
 from dask_dpmeans.sources import as_source

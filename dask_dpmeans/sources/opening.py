@@ -40,6 +40,7 @@ from dask_dpmeans.sources.lazy_modules import (
 from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.refusals import READ, arrays_below, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
+from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
@@ -228,8 +229,11 @@ class Opener:
         try:
             array = np.asarray(with_nan(data, name) if self.missing else data)
             if array.dtype == object:
+                refuse_inexact(array, name)
                 return array.astype(np.float64)
             return array
+        except InputError:
+            raise
         except (OverflowError, TypeError, ValueError) as error:
             if self.dimensions == 1 and name != "sample_weight":
                 raise InputError(

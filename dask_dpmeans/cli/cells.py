@@ -4,8 +4,10 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli.absent import present_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import Location, cells, format_count, load
 from dask_dpmeans.errors import redact
 
@@ -61,12 +63,12 @@ def _of_graphs(given: dict[str, Any], weights: str | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known} | defaults
 
 
-anndata_command = click.Command(
+anndata_command = CommandWithHeadings(
     "anndata",
     callback=anndata_command_of,
     help=anndata_command_of.__doc__,
     params=[
-        click.Argument(["data"]),
+        click.Argument(["data"], callback=present_data),
         click.Option(
             ["--rep"],
             help=f"Representation to cluster: an array of obsm or layers, or X; default {REP}.",

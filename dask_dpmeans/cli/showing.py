@@ -9,8 +9,10 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans.cli.absent import present_run
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
     Accepting,
     Location,
@@ -33,7 +35,7 @@ from dask_dpmeans.errors import redact
 
 
 @click.command("show")
-@click.argument("store")
+@click.argument("store", callback=present_run)
 @with_storage
 @JSON
 @postponed_imports()
@@ -52,7 +54,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 
 
 @click.command("export")
-@click.argument("run")
+@click.argument("run", callback=present_run)
 @click.argument("out")
 @with_storage
 @FORCE
@@ -75,16 +77,18 @@ def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tup
     return tuple(map(int, sides))
 
 
-def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> tuple[str, ...]:
+def _stores(
+    context: click.Context, parameter: click.Parameter, stores: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the stores, or raise a usage error: of one argument, click fills OUT and no stores."""
     if not stores:
         raise click.UsageError(
             "give a run, path or tree and then the page to write, such as run.zarr page.html"
         )
-    return stores
+    return tuple(present_run(context, parameter, each) for each in stores)
 
 
-@click.command("report")
+@click.command("report", CommandWithHeadings)
 @click.argument("stores", nargs=-1, callback=_stores, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")

@@ -1,0 +1,45 @@
+"""Local paths that do not exist are refused before the library loads, which takes seconds."""
+
+from pathlib import Path
+
+import click
+
+from dask_dpmeans.cli.group import WrongUseError
+
+ELSEWHERE = ("://", "::", "*", "?", "[")
+"""What a URL or a pattern has, and a path seldom has: the library looks for these."""
+STORES = ("zarr.json", ".zgroup", ".zarray")
+"""Files of a folder of Zarr, in which the library tells what is there."""
+
+
+def present_data(_: click.Context, __: click.Parameter, text: str) -> str:
+    """Return the path or URL of rows; a local one must exist."""
+    if is_absent(text):
+        raise WrongUseError(f"data: {_shown(text)} does not exist")
+    return text
+
+
+def present_run(_: click.Context, __: click.Parameter, text: str) -> str:
+    """Return the path or URL of a run; a local one must exist."""
+    if is_absent(text):
+        raise WrongUseError(f"{_shown(text)} holds no run of this package: nothing is there")
+    return text
+
+
+def is_absent(text: str) -> bool:
+    """Return whether a text is a local path at which there surely is nothing.
+
+    A path may go on inside a file, such as ``cells.h5ad/X``, or inside a folder of Zarr, and may
+    end with columns, such as ``table.parquet#age,income``.
+    """
+    if any(mark in text for mark in ELSEWHERE):
+        return False
+    path = Path(text)
+    if path.exists() or Path(text.partition("#")[0]).exists():
+        return False
+    there = next(each for each in path.absolute().parents if each.exists())
+    return there.is_dir() and not any((there / name).exists() for name in STORES)
+
+
+def _shown(text: str) -> str:
+    return str(Path(text).absolute())

@@ -11,7 +11,7 @@ from numpy.lib.format import MAGIC_PREFIX
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from dask_dpmeans import checks
-from dask_dpmeans.errors import InputError, of_store
+from dask_dpmeans.errors import InputError, of_store, reason_of
 from dask_dpmeans.sources.categories import CategoricalColumns
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.csr import StoredCsr
@@ -256,7 +256,7 @@ def _reason(place: Location, error: Exception) -> str:
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
         return f"the folder has no metadata of Zarr; {READ}"
-    return str(error) or type(error).__name__
+    return reason_of(error)
 
 
 def unwrap(data: object, name: str) -> Any:

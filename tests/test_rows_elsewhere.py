@@ -11,7 +11,7 @@ from rows_cases import NAMED
 from strategies import seeds
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, InputError, fit
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.row_options import COSTS, OF_PRICES, WAYS_OUT
 from dask_dpmeans.figures.data.columns import drawn_centers
@@ -135,6 +135,16 @@ class Absolute(Divergence):
 
     def costs(self, rows, centers, labels):
         return ((rows - centers[labels]) ** 2).sum(axis=1) / 2
+
+
+def test_costs_of_a_user_are_for_rows_in_memory_and_no_run(tmp_path):
+    rows = np.arange(8.0).reshape(4, 2)
+    for search in (False, True):
+        model = DPMeans(20.0, divergence=Absolute(), search=search, random_state=0)
+        with pytest.raises(InputError, match=r"Absolute.* is one of your own, which a run cannot"):
+            fit(rows, tmp_path / "run", model)
+        assert list(tmp_path.iterdir()) == []
+        assert model.fit(rows).n_clusters_ >= 1
 
 
 def test_costs_of_a_user_make_a_tree_and_no_map():

@@ -320,3 +320,12 @@ def test_a_column_that_outweighs_the_others_is_named_with_the_way_out(tmp_path: 
     assert load(tmp_path / "run").choice_.leading == "'salary'"
     fit(tmp_path / "t.parquet", tmp_path / "even", DPMeans(random_state=0), scale="std")
     assert load(tmp_path / "even").choice_.leading is None
+
+
+@pytest.mark.parametrize("rows", [[[3.0, 4.0]], [[3.0, 4.0]] * 2, [[3.0, 4.0], [3.0, 5.0]]])
+def test_a_run_of_one_row_or_two_can_be_read(rows: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.array(rows))
+    model = fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(random_state=0))
+    assert model.n_clusters_ == load(tmp_path / "run").choice_.n_clusters == 1
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "run"), "--json"])
+    jsonschema.validate(json.loads(shown.output), schema("show"))

@@ -83,3 +83,11 @@ def test_a_path_may_go_on_inside_a_file_or_a_store(there, text, absent, tmp_path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
         assert is_absent(text) is False
+
+
+@pytest.mark.parametrize("option", ["-k", "--clusters", "--n-clusters"])
+def test_a_number_of_clusters_asked_of_fit_is_told_the_commands_that_take_one(option, tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    found = CliRunner().invoke(main, ["fit", str(tmp_path / "a.csv"), "run.zarr", option, "3"])
+    assert found.exit_code == 2
+    assert f"fit has no {option}: dask-dpmeans penalty DATA -k 3 finds" in found.output

@@ -277,8 +277,10 @@ class Choice:
     @classmethod
     def _fits(cls, name: str, value: Any) -> bool:
         """Return whether a field of a choice or of an alternative can have a value."""
-        if name in ("n_clusters", "tried", "largest", "rows_used", "components"):
+        if name in ("n_clusters", "tried", "rows_used", "components"):
             return type(value) is int and value > 0
+        if name == "largest":  # of one row
+            return type(value) is int and value >= 0
         if name in ("stability", "replicated", "leading") and value is None:
             return True
         if name == "leading":

@@ -21,7 +21,7 @@ STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 """Errors of these packages if there are no credentials; a later try has none either."""
 CREDENTIALS = (
-    "give those of the store in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for "
+    "give the credentials of the store in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for "
     "S3; public data needs the storage option anon=true"
 )
 """What to do if credentials are missing."""

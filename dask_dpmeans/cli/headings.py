@@ -26,7 +26,7 @@ class CommandWithHeadings(click.Command):
     """A command whose help lists many options under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, first those that most people need, and then those of each heading."""
+        """Write the options: the ones that most people need, and then each heading with its own."""
         params = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         if len(params) <= FEW:
             super().format_options(ctx, formatter)

@@ -225,7 +225,7 @@ class Choice:
 
     @property
     def _hint(self) -> str:
-        """What to do about a leading column, after a space; empty if there is none."""
+        """A sentence on the leading column and what to do, after a space; empty if there is none."""
         if self.leading is None:
             return ""
         return (

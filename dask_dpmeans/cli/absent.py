@@ -1,6 +1,9 @@
 """Local paths that do not exist are refused before the library loads, which takes seconds."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,18 +15,36 @@ STORES = ("zarr.json", ".zgroup", ".zarray")
 """Files of a folder of Zarr, in which the library tells what is there."""
 
 
-def present_data(_: click.Context, __: click.Parameter, text: str) -> str:
-    """Return the path or URL of rows; a local one must exist."""
+def check_data(text: str) -> None:
+    """Raise an error for a local path of rows that does not exist."""
     if is_absent(text):
         raise WrongUseError(f"data: {_shown(text)} does not exist")
-    return text
 
 
-def present_run(_: click.Context, __: click.Parameter, text: str) -> str:
-    """Return the path or URL of a run; a local one must exist."""
+def check_run(text: str) -> None:
+    """Raise an error for a local path of a run that does not exist."""
     if is_absent(text):
         raise WrongUseError(f"{_shown(text)} holds no run of this package: nothing is there")
-    return text
+
+
+def present(name: str, check: Callable[[str], None]) -> Callable[..., Any]:
+    """Return a decorator that adds an argument, which is checked before the command runs."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def checked(**given: Any) -> Any:
+            check(given[name])
+            return command(**given)
+
+        return click.argument(name)(checked)
+
+    return decorate
+
+
+DATA_ARGUMENT = present("data", check_data)
+"""Path or URL of rows."""
+RUN_ARGUMENT = present("run", check_run)
+"""Path or URL of a run."""
 
 
 def is_absent(text: str) -> bool:

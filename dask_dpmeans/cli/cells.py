@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from dask_dpmeans.cli.absent import present_data
+from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
@@ -25,6 +25,7 @@ def anndata_command_of(**given: Any) -> None:
     """
     names = ("data", "rep", "obsp", "key_added", "run", "weights", "force")
     data, rep, obsp, key, run, weights, force = (given.pop(name) for name in names)
+    check_data(data)
     place = Location.at(data, given["storage_options"])
     found = cells.stored_cells(place)
     where = found.names.array(rep, obsp)
@@ -68,7 +69,7 @@ anndata_command = CommandWithHeadings(
     callback=anndata_command_of,
     help=anndata_command_of.__doc__,
     params=[
-        click.Argument(["data"], callback=present_data),
+        click.Argument(["data"]),
         click.Option(
             ["--rep"],
             help=f"Representation to cluster: an array of obsm or layers, or X; default {REP}.",

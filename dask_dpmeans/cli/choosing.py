@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dask_dpmeans.cli.absent import present_data, present_run
+from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.cost_options import (
@@ -62,7 +62,7 @@ from dask_dpmeans.errors import InputError
 
 @with_options(
     click.command("penalty", CommandWithHeadings, epilog=DATA),
-    click.argument("data", callback=present_data),
+    DATA_ARGUMENT,
     click.option(
         "-k", "--clusters", type=int, required=True, help="About how many clusters there should be."
     ),
@@ -177,7 +177,7 @@ def _penalty_line(found: PenaltyFor, read_as: str) -> str:
 
 @with_options(
     click.command("path", CommandWithHeadings, epilog=DATA),
-    click.argument("data", callback=present_data),
+    DATA_ARGUMENT,
     click.argument("out", required=False),
     click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4."),
     click.option(
@@ -305,7 +305,7 @@ def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) ->
 
 @with_options(
     click.command("tree"),
-    click.argument("run", callback=present_run),
+    RUN_ARGUMENT,
     click.argument("out", required=False),
     click.option(
         "--penalties",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dask_dpmeans.cli.absent import present_data
+from dask_dpmeans.cli.absent import DATA_ARGUMENT
 from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import CubePath, check_options, parse_bytes
 
@@ -317,7 +317,7 @@ def fit_command_named(
 
     The options of the command itself come before the shared ones.
     """
-    data_and_run = click.argument("data", callback=present_data), click.argument("run")
+    data_and_run = DATA_ARGUMENT, click.argument("run")
     epilog = DATA if last is FIT_OPTIONS else None
     return with_options(
         click.command(name, CommandWithHeadings, epilog=epilog), *data_and_run, *options, *last

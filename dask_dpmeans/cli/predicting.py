@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import click
 
-from dask_dpmeans.cli.absent import present_data, present_run
+from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
@@ -32,8 +32,8 @@ from dask_dpmeans.errors import redact
 
 @with_options(
     click.command("predict", CommandWithHeadings, epilog=DATA),
-    click.argument("run", callback=present_run),
-    click.argument("data", callback=present_data),
+    RUN_ARGUMENT,
+    DATA_ARGUMENT,
     click.argument("out"),
     click.option("--groups", metavar="ARRAY", help=GROUPS),
     click.option(

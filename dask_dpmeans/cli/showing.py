@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
-from dask_dpmeans.cli.absent import present_run
+from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.headings import CommandWithHeadings
@@ -35,7 +35,7 @@ from dask_dpmeans.errors import redact
 
 
 @click.command("show")
-@click.argument("store", callback=present_run)
+@present("store", check_run)
 @with_storage
 @JSON
 @postponed_imports()
@@ -54,7 +54,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 
 
 @click.command("export")
-@click.argument("run", callback=present_run)
+@RUN_ARGUMENT
 @click.argument("out")
 @with_storage
 @FORCE
@@ -77,15 +77,13 @@ def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tup
     return tuple(map(int, sides))
 
 
-def _stores(
-    context: click.Context, parameter: click.Parameter, stores: tuple[str, ...]
-) -> tuple[str, ...]:
+def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> tuple[str, ...]:
     """Return the stores, or raise a usage error: of one argument, click fills OUT and no stores."""
     if not stores:
         raise click.UsageError(
             "give a run, path or tree and then the page to write, such as run.zarr page.html"
         )
-    return tuple(present_run(context, parameter, each) for each in stores)
+    return stores
 
 
 @click.command("report", CommandWithHeadings)
@@ -116,6 +114,8 @@ def report_command(
     """
     if data is not None and no_data:
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
+    for store in stores:
+        check_run(store)
     report = _report_module()
     places = [Location.at(store, compute["storage_options"]) for store in stores]
     if len(places) > 1:

@@ -18,10 +18,31 @@ def redact(text: str) -> str:
 STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
 """Client packages of object stores; their errors are not `OSError`."""
 
+NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
+"""Errors of these packages if there are no credentials; a later try has none either."""
+CREDENTIALS = (
+    "give the credentials of the store in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for "
+    "S3; public data needs the storage option anon=true"
+)
+"""What to do if credentials are missing."""
+
 
 def of_store(error: BaseException) -> bool:
     """Return whether a store or a disk did not respond or refused; a later try may succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
+
+
+def lacks_credentials(error: BaseException) -> bool:
+    """Return whether the client of an object store found no credentials, so that retries fail too."""
+    return of_store(error) and type(error).__name__ in NO_CREDENTIALS
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the message of an error, or its type if it has none, and what credentials it needs."""
+    reason = str(error) or type(error).__name__
+    if lacks_credentials(error):
+        reason += f": {CREDENTIALS}"
+    return reason
 
 
 class _RedactedError(Exception):

@@ -261,6 +261,22 @@ def test_show_names_the_next_best_number_and_the_least_stable_clusters(folder):
     assert f"next best   {second.n_clusters} cluster" in shown
     least = int(np.argmin(model.cluster_stability_))
     assert f"least stable: {least} ({model.cluster_stability_[least]:.2f})" in shown
+    assert ("\ncaution " in shown) == (model.cluster_stability_[least] < 0.65)
+
+
+def test_show_and_a_page_say_which_clusters_are_not_stable_and_what_to_do(folder):
+    model = load(folder / "auto-run")
+    k, names = model.n_clusters_, list(map(str, range(model.n_features_in_)))
+    model.cluster_stability_ = np.ones(k)
+    assert "caution" not in model.description().settings
+    assert "not stable" not in run_page.cluster_table(model, names).caption
+    model.cluster_stability_ = np.linspace(0.5, 1.0, k)
+    told = f"of {k} clusters "
+    caution = model.description().settings["caution"]
+    assert told in caution
+    assert "not stable (below 0.65): 0 (0.50)" in caution
+    assert "compare them with the next best number" in caution
+    assert f"{caution}." in run_page.cluster_table(model, names).caption
 
 
 def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(

@@ -11,7 +11,7 @@ from rows_cases import NAMED
 from strategies import seeds
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, fit, penalty
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.row_options import COSTS, OF_PRICES, WAYS_OUT
 from dask_dpmeans.figures.data.columns import drawn_centers
@@ -68,6 +68,23 @@ def test_a_command_has_an_option_or_says_why_not_and_what_to_do(command, option,
 def test_each_estimator_without_them_has_a_reason():
     assert set(COSTS) == set(ESTIMATORS) - {"DPMeans"}
     assert all(COSTS[name] for name in COSTS if name != "HDPMeans")
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@pytest.mark.parametrize("option", ["n_clusters", "n_components", "k"])
+def test_a_number_of_clusters_is_refused_with_what_takes_one(name, option):
+    estimator = ESTIMATORS[name]
+    own = inspect.signature(estimator).parameters
+    if name == "LinkageDPMeans" or option in own:
+        return
+    with pytest.raises(TypeError, match=rf"{name} has no option {option}, since the penalty dec"):
+        estimator(**{option: 3})
+
+
+def test_what_is_told_of_a_number_of_clusters_works():
+    rows = np.arange(30.0).reshape(-1, 1) // 10 * 90 + np.random.default_rng(0).random((30, 1))
+    assert penalty.penalty_for(rows, 3, search=True, random_state=0).n_clusters == 3
+    assert LinkageDPMeans(n_clusters=3, random_state=0).fit(rows).n_clusters_ == 3
 
 
 # Trees
@@ -135,6 +152,16 @@ class Absolute(Divergence):
 
     def costs(self, rows, centers, labels):
         return ((rows - centers[labels]) ** 2).sum(axis=1) / 2
+
+
+def test_costs_of_a_user_are_for_rows_in_memory_and_no_run(tmp_path):
+    rows = np.arange(8.0).reshape(4, 2)
+    for search in (False, True):
+        model = DPMeans(20.0, divergence=Absolute(), search=search, random_state=0)
+        with pytest.raises(InputError, match=r"Absolute.* is one of your own, which a run cannot"):
+            fit(rows, tmp_path / "run", model)
+        assert list(tmp_path.iterdir()) == []
+        assert model.fit(rows).n_clusters_ >= 1
 
 
 def test_costs_of_a_user_make_a_tree_and_no_map():

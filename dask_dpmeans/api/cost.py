@@ -36,6 +36,7 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.manifest import EstimatorDescription
 from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -146,6 +147,7 @@ def dry_run(
     method: Method,
     cluster: ClusterSample,
     *,
+    estimator: EstimatorDescription,
     seed: int | None,
     sample_weight: Any = None,
     center_names: Names | None = None,
@@ -176,7 +178,7 @@ def dry_run(
     if resume:
         scaled, weighted = columns.scale is not None, sample_weight is not None
         request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
-        check_resumable(store, request)
+        check_resumable(store, replace(request, estimator=estimator))
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, cluster, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]

@@ -15,6 +15,7 @@ from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.block import takes_csr
 from dask_dpmeans.kernels.column_statistics import Summary
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.sources import Categories, CubePath, CubeRows, Layout, RowSource, is_latitude
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
@@ -110,6 +111,11 @@ def _as_json(value: Any) -> Any:
         raise InputError(
             f"the kernel {value!r} is a function, which a run cannot keep: name a kernel, or store the matrix of its "
             "values and use kernel='precomputed'"
+        )
+    if isinstance(value, Divergence):
+        raise InputError(
+            f"the divergence {value!r} is one of your own, which a run cannot keep: name a divergence, or fit rows in "
+            "memory, with the estimator's fit"
         )
     if isinstance(value, np.ndarray):
         return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}"

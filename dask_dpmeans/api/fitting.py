@@ -178,11 +178,13 @@ def dry_run(
             "a dry run tells what squared errors of complete rows cost: leave out divergence and "
             "missing, or fit a part of the rows"
         )
+    algorithm = method.method()
     return cost.dry_run(
         data,
         run,
-        method.method(),
+        algorithm,
         cluster,
+        estimator=describe_estimator(method, spec_of(method).parameters(method, algorithm)),
         seed=_seed_of(method),
         sample_weight=sample_weight,
         center_names=method._center_names(),

@@ -111,7 +111,7 @@ def fit(
             chosen = learned.auto(auto).choose(learned.source, seed)
             request = _chosen_request(request, chosen)
             method = chosen.method
-            if chosen.choice.nearly_as_good is not None:
+            if chosen.choice.unclear:
                 warnings.warn(chosen.choice.reason, stacklevel=4)
         converged = _fit(store, lock, request, learned, scale, method, chosen, resume, told)
     if not (converged or method.draws):

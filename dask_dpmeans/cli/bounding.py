@@ -9,8 +9,10 @@ from typing import Unpack
 
 import click
 
+from dask_dpmeans.cli.absent import RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import StoppedError, WrongUseError
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
     Location,
     LowerBound,
@@ -26,8 +28,8 @@ from dask_dpmeans.cli.options import ARRAY, COMPUTE_OPTIONS, JSON, with_options
 
 
 @with_options(
-    click.command("bound"),
-    click.argument("run"),
+    click.command("bound", CommandWithHeadings),
+    RUN_ARGUMENT,
     click.option("--data", help="Rows of the run, if they have moved."),
     click.option("--weights", help=f"Weights of the rows, if they have moved: {ARRAY}."),
     *COMPUTE_OPTIONS,

@@ -4,8 +4,10 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import Location, cells, format_count, load
 from dask_dpmeans.errors import redact
 
@@ -23,6 +25,7 @@ def anndata_command_of(**given: Any) -> None:
     """
     names = ("data", "rep", "obsp", "key_added", "run", "weights", "force")
     data, rep, obsp, key, run, weights, force = (given.pop(name) for name in names)
+    check_data(data)
     place = Location.at(data, given["storage_options"])
     found = cells.stored_cells(place)
     where = found.names.array(rep, obsp)
@@ -61,7 +64,7 @@ def _of_graphs(given: dict[str, Any], weights: str | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known} | defaults
 
 
-anndata_command = click.Command(
+anndata_command = CommandWithHeadings(
     "anndata",
     callback=anndata_command_of,
     help=anndata_command_of.__doc__,

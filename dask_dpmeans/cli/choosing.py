@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.cost_options import (
@@ -19,6 +20,7 @@ from dask_dpmeans.cli.cost_options import (
     SEARCH,
 )
 from dask_dpmeans.cli.following import next_command
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
     DPMeans,
     FarthestFirst,
@@ -59,8 +61,8 @@ from dask_dpmeans.errors import InputError
 
 
 @with_options(
-    click.command("penalty", epilog=DATA),
-    click.argument("data"),
+    click.command("penalty", CommandWithHeadings, epilog=DATA),
+    DATA_ARGUMENT,
     click.option(
         "-k", "--clusters", type=int, required=True, help="About how many clusters there should be."
     ),
@@ -174,8 +176,8 @@ def _penalty_line(found: PenaltyFor, read_as: str) -> str:
 
 
 @with_options(
-    click.command("path", epilog=DATA),
-    click.argument("data"),
+    click.command("path", CommandWithHeadings, epilog=DATA),
+    DATA_ARGUMENT,
     click.argument("out", required=False),
     click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4."),
     click.option(
@@ -303,7 +305,7 @@ def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) ->
 
 @with_options(
     click.command("tree"),
-    click.argument("run"),
+    RUN_ARGUMENT,
     click.argument("out", required=False),
     click.option(
         "--penalties",

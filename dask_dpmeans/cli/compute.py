@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -21,6 +21,7 @@ from dask_dpmeans.cli.library import (
     Requirements,
     Stored,
     lay_out,
+    named_inputs,
     own_threads,
     scheduler_address,
     why_processes,
@@ -132,7 +133,7 @@ def _tls(compute: ComputeOptions, *, is_remote: bool) -> tuple[str, str, str] | 
 def open_inputs(
     data: str | CubePath,
     weights: str | None,
-    columns: list[int] | None,
+    columns: Sequence[Any] | None,
     scale: str,
     metric: str,
     divergence: str | dict[str, str],
@@ -142,10 +143,11 @@ def open_inputs(
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
     accepts = DPMeans(divergence=divergence, missing=missing)._accepts()
-    with open_rows(data, fill_missing, False, accepts, **compute) as (rows, work):
+    arrays, columns = named_inputs(InputArrays(data, weights), columns, compute["storage_options"])
+    with open_rows(arrays.data, fill_missing, False, accepts, **compute) as (rows, work):
         yield {
             "X": rows,
-            "sample_weight": weights,
+            "sample_weight": arrays.sample_weight,
             "metric": metric,
             "divergence": divergence,
             "missing": missing,

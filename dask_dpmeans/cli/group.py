@@ -24,6 +24,9 @@ from dask_dpmeans.errors import (
 from dask_dpmeans.estimators.row_options import refuse_options
 from dask_dpmeans.registry import METHODS
 
+CLUSTERS = ("clusters", "n_clusters", "k")
+"""Options with which a number of clusters is often asked for."""
+
 
 class WrongUseError(click.ClickException):
     """Wrong use or bad input."""
@@ -127,9 +130,9 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
     """Raise an error that says why the estimator of a command has no such option, if it is known."""
     name = error.option_name.lstrip("-").replace("-", "_")
     command = "" if error.ctx is None else error.ctx.command.name
-    if (command, name) == ("fit", "clusters"):
+    if command == "fit" and name in CLUSTERS:
         raise WrongUseError(
-            "fit has no --clusters: dask-dpmeans penalty DATA -k 3 finds the price of 3 clusters, "
+            f"fit has no {error.option_name}: dask-dpmeans penalty DATA -k 3 finds the price of 3 clusters, "
             "and dask-dpmeans shapes DATA RUN --clusters 3 makes 3 clusters of any shape"
         ) from error
     for estimator, entry in METHODS.items():

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dask_dpmeans.cli.absent import DATA_ARGUMENT
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import CubePath, check_options, parse_bytes
 
 Decorator = Callable[[Any], Any]
@@ -315,6 +317,8 @@ def fit_command_named(
 
     The options of the command itself come before the shared ones.
     """
-    data_and_run = click.argument("data"), click.argument("run")
+    data_and_run = DATA_ARGUMENT, click.argument("run")
     epilog = DATA if last is FIT_OPTIONS else None
-    return with_options(click.command(name, epilog=epilog), *data_and_run, *options, *last)
+    return with_options(
+        click.command(name, CommandWithHeadings, epilog=epilog), *data_and_run, *options, *last
+    )

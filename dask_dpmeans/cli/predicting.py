@@ -6,7 +6,9 @@ from typing import Any, Unpack
 
 import click
 
+from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
     Location,
     format_count,
@@ -29,9 +31,9 @@ from dask_dpmeans.errors import redact
 
 
 @with_options(
-    click.command("predict", epilog=DATA),
-    click.argument("run"),
-    click.argument("data"),
+    click.command("predict", CommandWithHeadings, epilog=DATA),
+    RUN_ARGUMENT,
+    DATA_ARGUMENT,
     click.argument("out"),
     click.option("--groups", metavar="ARRAY", help=GROUPS),
     click.option(

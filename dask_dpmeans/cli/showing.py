@@ -9,8 +9,10 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.library import (
     Accepting,
     Location,
@@ -33,7 +35,7 @@ from dask_dpmeans.errors import redact
 
 
 @click.command("show")
-@click.argument("store")
+@present("store", check_run)
 @with_storage
 @JSON
 @postponed_imports()
@@ -52,7 +54,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 
 
 @click.command("export")
-@click.argument("run")
+@RUN_ARGUMENT
 @click.argument("out")
 @with_storage
 @FORCE
@@ -84,7 +86,7 @@ def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> t
     return stores
 
 
-@click.command("report")
+@click.command("report", CommandWithHeadings)
 @click.argument("stores", nargs=-1, callback=_stores, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
@@ -112,6 +114,8 @@ def report_command(
     """
     if data is not None and no_data:
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
+    for store in stores:
+        check_run(store)
     report = _report_module()
     places = [Location.at(store, compute["storage_options"]) for store in stores]
     if len(places) > 1:

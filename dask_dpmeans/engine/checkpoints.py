@@ -11,9 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from time import monotonic
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from dask_dpmeans.errors import AbandonedError, LockLostError
 
@@ -29,6 +31,8 @@ State = TypeVar("State", bound="DataclassInstance")
 Restored = TypeVar("Restored")
 Arrays = dict[str, np.ndarray[Any, Any]]
 """Arrays by name."""
+PLAIN = (bool, int, float, str, bytes, NoneType, np.generic)
+"""Types of values that `repr` tells apart."""
 
 
 class CheckpointStore(Protocol):
@@ -104,7 +108,11 @@ class Checkpoint:
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of arrays, numbers, texts, dataclasses with their classes, and sequences."""
+    """Return a digest of arrays, numbers, texts, dataclasses with their classes, and sequences.
+
+    Arrays may be sparse: other orders of the same stored values have the same digest.  A value of
+    any other type raises `TypeError`, since its `repr` may not tell all of it.
+    """
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, type) and is_dataclass(part):
@@ -118,9 +126,19 @@ def digest(*parts: object) -> str:
         elif isinstance(part, np.ndarray):
             found.update(f"{part.dtype.str}{part.shape}".encode())
             found.update(np.ascontiguousarray(part).tobytes())
-        else:
+        elif issparse(part):
+            found.update(f"sparse{digest(*_canonical(csr_array(part, copy=True)))}".encode())
+        elif isinstance(part, PLAIN):
             found.update(f"{type(part).__name__}:{part!r};".encode())
+        else:
+            raise TypeError(f"no digest of a {type(part).__name__} is known")
     return found.hexdigest()
+
+
+def _canonical(rows: csr_array) -> tuple[Any, ...]:
+    """Return shape, values, columns and ends of rows, (n, d), after their columns are sorted."""
+    rows.sum_duplicates()
+    return rows.shape, rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
 
 
 def values_of(state: "DataclassInstance", prefix: str = "") -> Arrays:

@@ -57,6 +57,11 @@ class InMemoryRows:
         """Digest of the rows, weights and scale."""
         return digest(self.rows, self.weights, self.scale)
 
+    @property
+    def used_names(self) -> None:
+        """Return None: the columns have no names."""
+        return None
+
     @cached_property
     def summary(self) -> Summary:
         """Column statistics."""

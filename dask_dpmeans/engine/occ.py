@@ -57,8 +57,8 @@ class Round(Generic[State, Answer]):
 
     @property
     def takes_csr(self) -> bool:
-        """Whether the rule takes CSR rows."""
-        return takes_csr(self.rule)
+        """Whether the rule takes CSR rows against this state."""
+        return takes_csr(self.rule) and takes_csr(self.state)
 
     def chunk(self, block: Block) -> Answer:
         """Scan one block."""

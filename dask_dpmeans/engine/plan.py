@@ -113,6 +113,10 @@ class Source(Checkpointed, Protocol):
     def summary(self) -> Summary:
         """Column statistics of the first pass."""
 
+    @property
+    def used_names(self) -> Sequence[Any] | None:
+        """Names of the columns, (d,); None if they have none."""
+
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:

@@ -15,12 +15,18 @@ from dask_dpmeans.estimators.description import radius_or_price
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
+from dask_dpmeans.methods.dpmeans.stability import unstable_clusters
 
 if TYPE_CHECKING:
     from dask_dpmeans.storage import Result
 
 LEAST_STABLE = 3
 """Clusters that `show` names for their low stability."""
+UNSTABLE = (
+    "Halves of the {} divide them in other ways: do not rely on these clusters, and compare them "
+    "with the next best number"
+)
+"""What clusters that are not stable mean, and what to do; `{}` is what halves are made of."""
 
 
 class AutoMixin(ClustersMixin):
@@ -92,7 +98,7 @@ class AutoMixin(ClustersMixin):
         if choice is None:
             return {}
         told = {"choice": choice.explain(self.n_clusters_)} | _next_best(choice, flags)
-        return told | _least_stable(self.cluster_stability_)
+        return told | _least_stable(self.cluster_stability_, choice.halved)
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
@@ -154,10 +160,13 @@ def _next_best(choice: Choice, flags: str) -> dict[str, str]:
     return {"next best": f"{count} with --penalty {second.penalty:.6g}{flags} ({figures})"}
 
 
-def _least_stable(stability: Float64Array | None) -> dict[str, str]:
-    """Return the line of `show` about the stability of the clusters."""
+def _least_stable(stability: Float64Array | None, halved: str) -> dict[str, str]:
+    """Return the lines of `show` about the stability of the clusters; `halved` is as in `Choice`."""
     if stability is None:
         return {}
     lowest = np.argsort(stability, kind="stable")[:LEAST_STABLE]
     named = ", ".join(f"{each} ({stability[each]:.2f})" for each in lowest)
-    return {"stability": f"mean {stability.mean():.2f}; least stable: {named}"}
+    told = {"stability": f"mean {stability.mean():.2f}; least stable: {named}"}
+    if unstable := unstable_clusters(stability):
+        told["caution"] = f"{unstable}. {UNSTABLE.format(halved)}"
+    return told

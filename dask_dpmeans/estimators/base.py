@@ -111,13 +111,13 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     ) -> tuple[Algorithm[Any], ChosenFit | None]:
         """Return the method with chosen penalties, and the choice; None if they are numbers.
 
-        A warning about another choice that is nearly as good points `frames` functions up.
+        A warning that a person should look at the choice points `frames` functions up.
         """
         auto = self._auto()
         if auto is None:
             return method, None
         chosen = mapped.auto(auto).choose(mapped.source, self.random_state_)
-        if chosen.choice.nearly_as_good is not None:
+        if chosen.choice.unclear:
             warnings.warn(chosen.choice.reason, stacklevel=frames + FRAMES + 1)
         return chosen.method, chosen
 

@@ -84,6 +84,8 @@ def _rows_of_frame(
 
 def _array_of(model: BaseEstimator, X: object) -> Any:
     """Return rows in this process's memory as an array that scikit-learn accepts."""
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        sources.refuse_inexact(X, "X")
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     rows = check_array(
         X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"

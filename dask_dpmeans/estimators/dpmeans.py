@@ -21,6 +21,7 @@ from dask_dpmeans.estimators.first_centers import FIRST_CENTERS, center_names, f
 from dask_dpmeans.estimators.geography import HAVERSINE, describe_places, restored_points
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.outliers import OutliersMixin
+from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import (
     CENTERS,
     OUTLIERS,
@@ -265,6 +266,7 @@ class DPMeans(
 
     _on_csr: ClassVar[bool] = True
 
+    @without_row_options
     def __init__(
         self,
         penalty: float | str = AUTO,

@@ -1,4 +1,4 @@
-"""Options for rows as they are, and why most estimators do not take them."""
+"""Options that estimators do not take, for rows as they are and for numbers of clusters, and why."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -39,6 +39,15 @@ OF_PRICES = {
     "discount": ALONE,
 }
 """Where to find options of prices, and what to do instead."""
+COUNTS = ("n_clusters", "n_components", "k")
+"""Options with which a number of clusters is often asked for."""
+TAKES_COUNT = "LinkageDPMeans"
+"""The estimator that takes a number of clusters, as `n_clusters`."""
+COUNTED = (
+    "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
+    f"price of 3 clusters, and {TAKES_COUNT}(n_clusters=3) makes 3 clusters of any shape"
+)
+"""What to do instead of an option for a number of clusters."""
 
 Init = TypeVar("Init", bound=Callable[..., None])
 
@@ -58,13 +67,15 @@ def refuse_options(estimator: str, names: Iterable[str]) -> None:
             told = f"since {COSTS[estimator]}: {WAYS_OUT[name]}"
         elif name in OF_PRICES and estimator in COSTS:
             told = OF_PRICES[name]
+        elif name in COUNTS and estimator != TAKES_COUNT:
+            told = COUNTED
         else:
             continue
         raise InputTypeError(f"{estimator} has no option {name}, {told}")
 
 
 def without_row_options(init: Init) -> Init:
-    """Return the `__init__` of an estimator that tells why it lacks options for rows as they are."""
+    """Return the `__init__` of an estimator that tells why it lacks options that users may look for."""
     own, estimator = signature(init).parameters, init.__qualname__.partition(".")[0]
 
     @wraps(init)

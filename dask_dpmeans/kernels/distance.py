@@ -77,6 +77,11 @@ class Centers:
         """Return the fields alone: trees and cells of the centers are made anew in each process."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
+    @property
+    def takes_csr(self) -> bool:
+        """Whether encoded rows may be CSR: squared distances are computed of dense rows."""
+        return self.divergence is not None
+
     @cached_property
     def linear(self) -> Linear | None:
         """The costs, if they are linear in the row."""

@@ -12,6 +12,7 @@ from dask_dpmeans import checks, errors
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count, format_hundredths
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.auto import UNSTABLE
 from dask_dpmeans.estimators.center_labels import model_columns
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
@@ -21,6 +22,7 @@ from dask_dpmeans.figures.data.rows import LAYERED
 from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative
+from dask_dpmeans.methods.dpmeans.stability import unstable_clusters
 from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import choice_section, origin, sentences
 from dask_dpmeans.report.label_map import drawn_labels
@@ -147,6 +149,8 @@ def cluster_table(model: Model, names: list[str]) -> Table:
     if stability is not None:
         halves = f"halves of the {model.description().passes_over}"
         caption += f"; stability is 1 if fits of {halves} find the same cluster, and it lies apart"
+        if unstable := unstable_clusters(stability):
+            caption += f". {unstable}. {UNSTABLE.format(model.description().passes_over)}"
     if len(found.clusters) > MOST_LINES:
         caption += f"; {len(found.clusters) - MOST_LINES:,} lighter clusters are left out here, but not in the run"
     titles, cells = map(list, zip(*columns, strict=True))

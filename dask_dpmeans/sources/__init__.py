@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         parse_bytes,
         scheduler_address,
     )
+    from dask_dpmeans.sources.safety.value_checks import refuse_inexact
     from dask_dpmeans.sources.shards import read_rows
     from dask_dpmeans.sources.stored_chunks import (
         Storage,
@@ -103,6 +104,7 @@ else:
             ".planning": "lay_out",
             ".progress": "Pass",
             ".resources": "format_bytes own_threads parse_bytes scheduler_address",
+            ".safety.value_checks": "refuse_inexact",
             ".shards": "read_rows",
             ".stored_chunks": "Storage decoded_bytes decoded_rows stored_bytes",
         },

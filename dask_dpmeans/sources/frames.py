@@ -23,6 +23,7 @@ from dask_dpmeans.sources.missing_values import filled, numbers_of_objects
 from dask_dpmeans.sources.names import column_labels, names_of
 from dask_dpmeans.sources.refusals import no_numbers
 from dask_dpmeans.sources.row_array import Raw
+from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 
 NO_FRAMES = (np.ndarray, str, PathLike)
 """Types of which narwhals is not asked, which looks at each of its libraries."""
@@ -45,6 +46,8 @@ class Frame:
     """Label of each column."""
     widths: tuple[int | None, ...]
     """Length of the lists in each column; None for a column of other values."""
+    part: str = ""
+    """What is said after the name of a column in errors about values; empty for all rows."""
 
     @property
     def column_names(self) -> tuple[Any, ...]:
@@ -78,11 +81,11 @@ class Frame:
             if width is not None:
                 columns.extend(_embedding(series, label, width, name).T)
                 continue
-            if wanted is not None and _is_coded(series, number, label, wanted):
+            if wanted is not None and _is_coded(series, number, label, wanted, name):
                 values, categories = coded_column(series.to_native(), number, label, wanted)
                 found[number] = categories
             else:
-                values = _numbers(series, name)
+                values = _numbers(series, name, f"{label!r}{self.part}")
             if values is None:
                 refused[label] = _type_name(series)
                 values = np.empty(0)
@@ -191,26 +194,30 @@ def _open_frame(native: Any) -> Any:
     return nw.from_native(native, eager_only=True)
 
 
-def _is_coded(series: Any, number: int, label: Any, wanted: CategoricalColumns) -> bool:
+def _is_coded(series: Any, number: int, label: Any, wanted: CategoricalColumns, name: str) -> bool:
     """Return whether a column is read as categories: numbers that are named are codes already."""
     if wanted.known is not None and number in wanted.known:
         return True
     if isinstance(series.dtype, CATEGORIES):
         return True
-    return wanted.takes(number, label) and _numbers(series, "") is None
+    return wanted.takes(number, label) and _numbers(series, name, repr(label)) is None
 
 
-def _numbers(series: Any, name: str) -> Raw | None:
-    """Return the numbers of a column, (n,), NaN for nulls; None if it holds others."""
+def _numbers(series: Any, name: str, label: str = "") -> Raw | None:
+    """Return the numbers of a column, (n,), NaN for nulls; None if it holds others.
+
+    `name` and `label` name the argument and the column in errors.
+    """
     kind = series.dtype
     if isinstance(kind, nw.Decimal | nw.Int128 | nw.UInt128):
         return series.cast(nw.Float64).to_numpy()
     if kind.is_integer() or kind == nw.Boolean:
         empty = series.is_null().to_numpy()
-        if not empty.any():
-            return np.asarray(series.to_numpy(), bool if kind == nw.Boolean else None)
         values = series.fill_null(False if kind == nw.Boolean else 0).to_numpy()
-        values = values.astype(bool) if kind == nw.Boolean else values
+        values = np.asarray(values, bool if kind == nw.Boolean else None)
+        refuse_inexact(values, name, label)
+        if not empty.any():
+            return values
         return filled(np.ma.masked_array(values, empty), name)
     if kind.is_numeric():
         return series.to_numpy()
@@ -218,6 +225,7 @@ def _numbers(series: Any, name: str) -> Raw | None:
         return None
     values = np.asarray(series.to_native())
     if values.dtype == object:
+        refuse_inexact(values, name, label)
         try:
             values = numbers_of_objects(values)
         except (OverflowError, TypeError, ValueError):
@@ -299,5 +307,5 @@ def _read_partition(
     part: Any, frame: Frame, name: str, wanted: CategoricalColumns | None, dtype: np.dtype[Any]
 ) -> Any:
     """Return a partition of a data frame of Dask as a data frame of numbers."""
-    values, _ = replace(frame, native=part).read(name, wanted)
+    values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted)
     return type(part)(values.astype(dtype), index=part.index)

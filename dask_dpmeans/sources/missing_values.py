@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.lazy_modules import da, is_dask_array
 from dask_dpmeans.sources.row_array import Raw
-from dask_dpmeans.sources.safety.value_checks import EXACT_INTEGERS
+from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 
 MARKERS = ("NAType", "NaTType")
 """Classes of the markers of pandas for missing values, which `float` refuses."""
@@ -32,6 +31,7 @@ def with_nan(data: Any, name: str) -> Any:
     array = np.asarray(data)
     if array.dtype != object:
         return data
+    refuse_inexact(array, name)
     try:
         return numbers_of_objects(array)
     except (OverflowError, TypeError, ValueError):
@@ -42,13 +42,7 @@ def filled(masked: Raw, name: str) -> Raw:
     """Return a masked array, (...), as floats with NaN for the masked entries."""
     mask = np.ma.getmaskarray(masked)
     values = np.ma.getdata(masked)
-    if values.dtype.kind in "iu":
-        beyond = ~mask & ((values >= EXACT_INTEGERS) | (values <= -EXACT_INTEGERS))
-        if beyond.any():
-            raise InputError(
-                f"{name} holds the integer {values[beyond][0]}: beyond 2**53 float64 cannot tell "
-                "integers apart; subtract an offset, or divide"
-            )
+    refuse_inexact(np.where(mask, np.zeros((), values.dtype), values), name)
     found = values.astype(float_dtype(values.dtype))
     found[mask] = np.nan
     return found

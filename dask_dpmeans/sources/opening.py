@@ -11,7 +11,7 @@ from numpy.lib.format import MAGIC_PREFIX
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from dask_dpmeans import checks
-from dask_dpmeans.errors import InputError, of_store
+from dask_dpmeans.errors import InputError, of_store, reason_of
 from dask_dpmeans.sources.categories import CategoricalColumns
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.csr import StoredCsr
@@ -40,6 +40,7 @@ from dask_dpmeans.sources.lazy_modules import (
 from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.refusals import READ, arrays_below, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
+from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
@@ -211,8 +212,11 @@ class Opener:
         try:
             array = np.asarray(with_nan(data, name) if self.missing else data)
             if array.dtype == object:
+                refuse_inexact(array, name)
                 return array.astype(np.float64)
             return array
+        except InputError:
+            raise
         except (OverflowError, TypeError, ValueError) as error:
             if self.dimensions == 1 and name != "sample_weight":
                 raise InputError(
@@ -256,7 +260,7 @@ def _reason(place: Location, error: Exception) -> str:
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
         return f"the folder has no metadata of Zarr; {READ}"
-    return str(error) or type(error).__name__
+    return reason_of(error)
 
 
 def unwrap(data: object, name: str) -> Any:

@@ -24,7 +24,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError, InputError, reason_of
 from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
 from dask_dpmeans.storage.location import Location
 
@@ -181,7 +181,7 @@ def attributes_of(place: Place) -> dict[str, Any]:
             place.names()  # raises if options are wrong
         return {}
     except Exception as error:  # of the package that asks the store
-        raise OSError(f"{_shown(place)} does not answer: {error}") from error
+        raise OSError(f"{_shown(place)} does not answer: {reason_of(error)}") from error
     if MARKER in attributes:
         return _check_digest(attributes, place)
     return attributes

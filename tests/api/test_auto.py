@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from click.testing import CliRunner, Result
@@ -302,3 +303,29 @@ def test_a_forged_choice_is_corrupt(
         said = call(command, forged, *([tmp_path / "page.html"] if command == "report" else []))
         assert said.exit_code != 0
         assert "Traceback" not in said.output
+
+
+def test_a_column_that_outweighs_the_others_is_named_with_the_way_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ages = np.concatenate([rng.normal(25, 2, 60), rng.normal(60, 2, 60)])
+    salaries = np.concatenate([rng.normal(3e4, 2e3, 60), rng.normal(6e4, 2e3, 60)])
+    frame = pd.DataFrame({"age": ages, "salary": salaries})
+    frame.to_parquet(tmp_path / "t.parquet")
+    told = r"Column 'salary' holds nearly all of the squared spread.*--scale std"
+    with pytest.warns(UserWarning, match=told):
+        model = DPMeans(random_state=0).fit(frame)
+    assert "Column 'salary'" in model.choice_.reason
+    with pytest.warns(UserWarning, match=told):
+        fit(tmp_path / "t.parquet", tmp_path / "run", DPMeans(random_state=0))
+    assert load(tmp_path / "run").choice_.leading == "'salary'"
+    fit(tmp_path / "t.parquet", tmp_path / "even", DPMeans(random_state=0), scale="std")
+    assert load(tmp_path / "even").choice_.leading is None
+
+
+@pytest.mark.parametrize("rows", [[[3.0, 4.0]], [[3.0, 4.0]] * 2, [[3.0, 4.0], [3.0, 5.0]]])
+def test_a_run_of_one_row_or_two_can_be_read(rows: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.array(rows))
+    model = fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(random_state=0))
+    assert model.n_clusters_ == load(tmp_path / "run").choice_.n_clusters == 1
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "run"), "--json"])
+    jsonschema.validate(json.loads(shown.output), schema("show"))

@@ -298,6 +298,20 @@ def test_an_existing_run_is_named(rows, run):
     assert dry_run(rows, run, MODEL, resume=True).target == "resumed"
 
 
+def test_a_dry_run_that_cannot_be_resumed_names_what_differs_as_the_fit_does(rows, run):
+    begun = DPMeans(50.0, search=True, effort="quick", discount=1.0, random_state=0)
+    fit(rows, run, begun)
+    other = DPMeans(50.0, search=True, random_state=0)
+    said = []
+    for call in (fit, dry_run):
+        with pytest.raises(InputError, match="was begun with other parameters") as error:
+            call(rows, run, other, resume=True)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert "effort quick, not normal" in said[1]
+    assert dry_run(rows, run, begun, resume=True).target == "resumed"
+
+
 # ---------------------------------------------------------------- what it refuses
 
 

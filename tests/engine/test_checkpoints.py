@@ -3,16 +3,22 @@
 import contextlib
 import math
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.sparse import csr_array
 
 from dask_dpmeans.engine import checkpoints
 from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
+from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.encoded import EncodedDivergence
+from dask_dpmeans.kernels.encoding import Encoding, Layout
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
@@ -22,6 +28,7 @@ from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2))
+SPARSE_ROWS = arrays(np.float64, (3, 2), elements=st.sampled_from([0.0, 1.0, 2.0]))
 METHOD = search.Method(3.0, coreset_rows=0, max_iter=NO_LIMIT)
 
 
@@ -244,3 +251,36 @@ def test_a_digest_tells_values_types_and_shapes_apart():
     found = [digest(part) for part in [*parts, *arrays]]
     assert len(set(found)) == len(found)
     assert digest(1, 2) != digest(12) != digest((1, 2))
+
+
+@given(rows=SPARSE_ROWS, other=SPARSE_ROWS)
+@settings(deadline=None)
+def test_a_digest_of_sparse_rows_tells_all_their_numbers_and_places(rows, other):
+    first, second = csr_array(rows), csr_array(other)
+    same = np.array_equal(rows, other)
+    assert (digest(first) == digest(second)) == same
+    wide = csr_array(first, copy=True)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    unsorted = csr_array(first, copy=True)
+    for start, stop in pairwise(first.indptr):
+        unsorted.data[start:stop] = first.data[start:stop][::-1]
+        unsorted.indices[start:stop] = first.indices[start:stop][::-1]
+    assert digest(first) == digest(wide) == digest(unsorted)
+    assert digest(first) != digest(rows)
+
+
+def test_a_fit_of_sparse_rows_goes_on_from_no_other_rows_with_as_many_numbers():
+    rows = np.random.default_rng(0).poisson(2.0, (60, 3)) + 1.0
+    layout = Layout(("poisson",) * 3, (0,) * 3)
+    encoding = Encoding.of(layout, rows.mean(axis=0), np.ones(3), 0.1, "error", takes_csr=True)
+    method, store = batch.Method(3.0, learned=EncodedDivergence(encoding)), Memory()
+    for counts in (rows, rows[:, ::-1] * 2):
+        sparse = encoding(csr_array(counts), Scratch())
+        wanted = last_state(InMemoryRows(sparse, None), method)
+        found = last_state(InMemoryRows(sparse, None, checkpoints=store), method)
+        assert bytes_of(found) == bytes_of(wanted)
+
+
+def test_what_has_no_digest_is_refused():
+    with pytest.raises(TypeError, match="no digest of a set is known"):
+        digest({1})

@@ -330,3 +330,18 @@ def test_encoded_csr_rows_take_the_memory_of_their_values():
     model = DPMeans(1e9, divergence="poisson").fit(rows)
     assert isinstance(model.features_, Encoding)
     assert peak_memory(encode, rows, model.features_) < 200 * (rows.nnz + sum(rows.shape))
+
+
+@pytest.mark.filterwarnings("ignore:.*clusters? stay the best:UserWarning")
+@pytest.mark.filterwarnings("ignore:At the chosen penalty the fit has:UserWarning")
+@pytest.mark.parametrize("name", ["poisson", "multinomial", "bernoulli"])
+def test_a_coreset_of_many_sparse_counts_chooses_as_one_of_the_dense_rows(name, monkeypatch):
+    monkeypatch.setattr(chooser, "SUMMARY_ROWS", 100)
+    monkeypatch.setattr(chooser, "SUMMARY_NUMBERS", 1)
+    rows = drawn(name, 4, n=400, density=0.8)
+    wanted = DPMeans(divergence=name, random_state=0).fit(rows)
+    found = DPMeans(divergence=name, random_state=0).fit(with_explicit_zeros(rows))
+    assert found.choice_.rows_used < 250
+    assert found.choice_.n_clusters == wanted.choice_.n_clusters
+    assert found.penalty_ == pytest.approx(wanted.penalty_, rel=1e-3)
+    np.testing.assert_array_equal(found.labels_, wanted.labels_)

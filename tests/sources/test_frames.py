@@ -129,10 +129,43 @@ def test_lists_that_are_null_are_missing_values():
     np.testing.assert_array_equal(frame_of(frame, "X").read("X")[0], [[1, 2], [np.nan, np.nan]])
 
 
-def test_integers_beside_nulls_that_float64_does_not_represent_are_refused():
-    frame = pl.DataFrame({"id": [2**53 + 1, None]})
-    with pytest.raises(InputError, match=r"holds the integer 9007199254740993: beyond 2\*\*53"):
-        DPMeans(1.0, missing="observed").fit(frame)
+IDS = [7, 2**53 + 1, -5]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"id": [*IDS, None], "a": [0.5, 1.0, 2.0, 3.0]}),
+        pl.DataFrame({"id": IDS, "a": [0.5, 1.0, 2.0]}),
+        pl.DataFrame({"a": [1, 2, 3], "id": IDS}),
+        pd.DataFrame({"id": IDS, "a": [0.5, 1.0, 2.0]}),
+        pd.DataFrame({"id": pd.array(IDS, "Int64"), "a": [0.5, 1.0, 2.0]}),
+        pd.DataFrame({"id": np.array(IDS, object), "a": [0.5, 1.0, 2.0]}),
+    ],
+)
+@pytest.mark.parametrize("missing", ["error", "observed"])
+def test_integers_of_a_column_that_float64_does_not_represent_are_named(frame, missing):
+    message = r"X holds the integer 9007199254740993 at row 1, column 'id': beyond 2\*\*53"
+    with pytest.raises(InputError, match=message):
+        DPMeans(1.0, missing=missing).fit(frame)
+    DPMeans(1.0, missing=missing).fit(frame[["a"]])
+
+
+def test_integers_of_a_partition_that_float64_does_not_represent_are_named():
+    whole = pd.DataFrame({"id": [1, 2, 3, 2**60 + 1], "a": [0.5, 1.0, 2.0, 3.0]})
+    message = "holds the integer 1152921504606846977 at row 1, column 'id' of a partition"
+    with pytest.raises(InputError, match=message):
+        DPMeans(1.0).fit(dd.from_pandas(whole, npartitions=2))
+
+
+@pytest.mark.parametrize("missing", ["error", "observed"])
+def test_integers_among_objects_that_float64_does_not_represent_are_named(missing):
+    message = "X holds the integer 9007199254740993 at row 1, column 0: beyond"
+    with pytest.raises(InputError, match=message):
+        DPMeans(1.0, missing=missing).fit(np.array([[each, 0.5] for each in IDS], object))
+    with pytest.raises(InputError, match=message.replace("X", "data")):
+        as_source(np.array([[each, 0.5] for each in IDS], object), missing=missing == "observed")
+    DPMeans(1.0, missing=missing).fit(np.array([[2**53 - 1, 2.0**80], [1 - 2**53, 1]], object))
 
 
 def test_data_sets_in_a_list_may_be_frames_of_any_types():

@@ -634,7 +634,7 @@ def test_integers_that_float64_cannot_tell_apart_are_refused(value):
     rows = np.array([[2**53 - 1], [1 - 2**53], [value]], np.int64)
     assert from_memory(rows[:2], None).n_features == 1
     with pytest.raises(
-        InputError, match=rf"the integer {float(value):.0f} at row 2, column 0: beyond 2\*\*53"
+        InputError, match=rf"an integer near {float(value):.0f} at row 2, column 0: beyond 2\*\*53"
     ):
         from_memory(rows, None)
 

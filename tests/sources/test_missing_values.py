@@ -148,7 +148,9 @@ def test_integers_and_booleans_with_missing_values_become_floats(tmp_path):
 def test_integers_that_float64_cannot_tell_apart_are_refused_beside_missing_values(tmp_path):
     large = 2**53 + 1
     masked = np.ma.masked_array([[large], [1]], [[0], [1]])
-    with pytest.raises(InputError, match=f"data holds the integer {large}: beyond 2"):
+    with pytest.raises(
+        InputError, match=f"data holds the integer {large} at row 0, column 0: beyond 2"
+    ):
         as_source(masked, missing=True)
     as_source(np.ma.masked_array([[large], [1]], [[1], [0]]), missing=True)
     pd.DataFrame({"a": pd.array([None, large], "Int64")}).to_parquet(tmp_path / "t.parquet")

@@ -1,5 +1,6 @@
 """Weights, groups and columns by name: the fit of the arrays that they stand for."""
 
+import json
 from pathlib import Path
 
 import dask.dataframe as dd
@@ -98,3 +99,24 @@ def test_the_command_line_takes_names_of_columns_and_patterns_of_files(
         failed = CliRunner().invoke(main, ["fit", *words, "run2", "--penalty", "9"])
         assert failed.exit_code == 2
         assert told in failed.output
+
+
+@pytest.mark.parametrize("command", ["penalty {} -k 3", "path {} --penalties 9,99"])
+def test_penalties_are_found_of_named_columns_beside_texts(command, tmp_path):
+    rng = np.random.default_rng(0)
+    table = {"name": ["a"] * 60, "height cm": rng.normal(size=60), "n": rng.integers(1, 3, 60)}
+    pd.DataFrame(table).to_csv(tmp_path / "t.csv", index=False)
+    np.save(tmp_path / "rows.npy", table["height cm"][:, np.newaxis])
+    np.save(tmp_path / "n.npy", table["n"])
+    said = []
+    for data, more in (
+        ("t.csv", ["--columns", "height cm", "--weights", "n"]),
+        ("rows.npy", ["--weights", str(tmp_path / "n.npy")]),
+    ):
+        words = command.format(tmp_path / data).split()
+        found = CliRunner().invoke(main, [*words, *more, "--json"])
+        assert found.exit_code == 0, found.output
+        said.append(json.loads(found.output.splitlines()[-1]))
+    told = [each.get("farthest_first", each) for each in said]
+    for name in ("penalties", "inertias"):
+        assert told[0].get(name) == told[1].get(name)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
+from botocore.exceptions import NoCredentialsError
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from fsspec.implementations.memory import MemoryFileSystem
@@ -27,7 +28,7 @@ from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.errors import LockLostError
+from dask_dpmeans.errors import LockLostError, reason_of
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
@@ -581,6 +582,29 @@ def test_a_store_that_does_not_answer_fails_at_one_question_a_try(
     ):
         as_source("memory://silent/rows.zarr")
     assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
+
+
+def test_a_store_that_needs_credentials_is_asked_once_and_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def refused(self: Any, path: str, **_: Any) -> bytes:
+        asked.append(path)
+        raise NoCredentialsError
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", refused)
+    monkeypatch.setattr(checked_store, "PAUSES", (60.0, 60.0))
+    told = "does not answer: Unable to locate credentials: give .* AWS_ACCESS_KEY_ID .* anon=true"
+    with pytest.raises(InputError, match=told):
+        as_source("memory://secret/rows.zarr")
+    assert len(asked) == 1
+
+
+def test_credentials_are_named_if_they_are_what_is_missing() -> None:
+    assert reason_of(NoCredentialsError()).endswith("the storage option anon=true")
+    assert reason_of(OSError("slow down")) == "slow down"
+    assert reason_of(OSError()) == "OSError"
 
 
 def test_a_small_array_is_written_with_two_requests_and_read_with_two(

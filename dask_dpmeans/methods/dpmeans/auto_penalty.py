@@ -18,7 +18,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
-from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, leading_column
 from dask_dpmeans.methods.dpmeans.chooser import (
     ChoiceParameters,
     Chosen,
@@ -72,7 +72,10 @@ class AutoPenalty:
         chosen = choose_from(source, self._flat(rows), parameters)
         if self.method.may_have_outliers:
             chosen = self._choose_without_outliers(source, rows, parameters, chosen)
-        chosen = replace(chosen, passes=1 if whole else 3)
+        choice, passes = chosen.choice, 1 if whole else 3
+        if self.flat is None and not divergence.spherical:
+            choice = replace(choice, leading=leading_column(source))
+        chosen = replace(chosen, choice=choice, passes=passes)
         return ChosenMethod(self.at(chosen.choice, seed), chosen)
 
     def _choose_without_outliers(

@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hdp import NearestUses
-from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice, leading_column
 from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose
 from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.methods.hdp import search
@@ -67,7 +67,9 @@ class AutoPrices:
             SharedAlternative(**vars(each), uses=len(keys))
             for each, keys in zip(chosen.choice.alternatives, uses, strict=True)
         )
-        choice = SharedChoice(**vars(chosen.choice) | {"alternatives": alternatives})
+        leading = leading_column(source) if self.flat is None else None
+        found = vars(chosen.choice) | {"alternatives": alternatives, "leading": leading}
+        choice = SharedChoice(**found)
         prices: dict[str, Any] = choice.penalties
         return ChosenPrices(replace(self.method, **prices, seed=seed), choice, chosen)
 

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 from scipy.io import mminfo, mmread
 from scipy.sparse import csr_array, load_npz
 
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, reason_of
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, from_scipy
 from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.sources.resources import own_resources
@@ -78,7 +78,7 @@ def explained(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{what}: {str(error) or type(error).__name__}") from error
+        raise InputError(f"{what}: {reason_of(error)}") from error
 
 
 def open_npz(path: str, name: str) -> csr_array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store, reason_of
 from dask_dpmeans.sources.formats.ome import IMAGE, level_at
 from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.storage.location import Location
@@ -116,7 +116,7 @@ def explained_cube(place: Location) -> Iterator[None]:
             what = "does not answer"
         if isinstance(error, OSError) and error.errno is None and not place.remote:
             what = "is damaged"  # h5py: other errors of a disk have a number
-        reason = str(error).partition("\n")[0] or type(error).__name__
+        reason = reason_of(error).partition("\n")[0]
         if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
             reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"
         raise InputError(

@@ -14,7 +14,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_credentials, of_store
 from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
@@ -61,7 +61,9 @@ def open_node(place: Location) -> "zarr.Array[Any] | zarr.Group":
             return zarr.open(place.store(), mode="r")
         except (*FINAL, *BAD_METADATA):
             raise
-        except Exception:
+        except Exception as error:
+            if lacks_credentials(error):
+                raise
             sleep(pause)
     _ask(place)
     return zarr.open(place.store(), mode="r")

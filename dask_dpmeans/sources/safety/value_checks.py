@@ -1,5 +1,6 @@
 """Errors about values that cannot be used: the value, its row and column, and the way out."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,35 @@ TAKES_MISSING = (
 """What to do with missing values, for errors."""
 
 
+def refuse_inexact(values: np.ndarray[Any, Any], name: str, column: str = "") -> None:
+    """Raise `InputError` for the first integer, if any, that float64 may not tell from others.
+
+    Parameters
+    ----------
+    values : (...), integers or Python objects; values of other dtypes pass
+    name : name of the argument, for the error
+    column : the column, if the values are one, for the error
+    """
+    if values.dtype.kind in "iu":
+        beyond = (values >= EXACT_INTEGERS) | (values <= -EXACT_INTEGERS)
+    elif values.dtype == object:
+        beyond = np.asarray(np.frompyfunc(_is_inexact, 1, 1)(values), bool)
+    else:
+        return
+    if beyond.any():
+        places = [f"{place:,}" for place in np.argwhere(beyond)[0]]
+        found = zip(("row", "column"), [*places, column], strict=False)
+        place = ", ".join(f"{axis} {number}" for axis, number in found if number)
+        raise InputError(
+            f"{name} holds the integer {values[beyond][0]} at {place}: beyond 2**53 float64 cannot "
+            "tell integers apart; subtract an offset, divide, or leave the column out"
+        )
+
+
+def _is_inexact(value: object) -> bool:
+    return isinstance(value, Integral) and abs(int(value)) >= EXACT_INTEGERS
+
+
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
     """Return the error message for a value at `place`, a row and column as text."""
     if flaw.column == -2:
@@ -41,7 +71,7 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
     if np.isfinite(flaw.value):
         return (
-            f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell "
+            f"data holds an integer near {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell "
             "integers apart; subtract an offset, or divide"
         )
     kind, way = "infinity", "remove or replace such rows first"

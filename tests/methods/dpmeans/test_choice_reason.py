@@ -3,10 +3,14 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
+from dask_dpmeans.methods.dpmeans.choice import LEADING, Alternative, Choice, leading_column
 from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.sources import as_source
 
 ONE = Alternative(1, 3000.0, 1000.0, 9000.0, 2.2, 1.0)
 FIVE = Alternative(5, 30.0, 10.0, 90.0, 4.9, 0.99)
@@ -75,3 +79,37 @@ def test_a_choice_is_the_same_after_json() -> None:
     told = given.as_json()
     assert json.loads(json.dumps(told)) == told
     assert Choice.from_json(told) == given
+
+
+@pytest.mark.parametrize("chosen", [choice(FIVE, NINE), choice(ONE, FIVE, evidence=1.25)])
+def test_a_reason_names_a_column_beside_which_the_others_hardly_count(chosen: Choice) -> None:
+    told = replace(chosen, leading="'salary'")
+    assert told.reason.startswith(
+        f"{chosen.reason} Column 'salary' holds nearly all of the squared"
+    )
+    assert "--scale std" in told.reason
+    assert (chosen.unclear, told.unclear) == (False, True)
+
+
+@settings(deadline=None)
+@given(
+    share=st.floats(0.9, 0.9999), d=st.integers(2, 4), place=st.integers(0, 3), named=st.booleans()
+)
+def test_a_column_leads_if_it_holds_nearly_all_of_the_squared_spread(
+    share: float, d: int, place: int, named: bool
+) -> None:
+    place %= d
+    lengths = np.full(d, np.sqrt((1 - share) / (d - 1)))
+    lengths[place] = np.sqrt(share)
+    rows = np.concatenate([np.diag(lengths), -np.diag(lengths)]) + 7.0
+    source = replace(as_source(rows), column_names=tuple("abcd"[:d]) if named else None)
+    wanted = repr("abcd"[place]) if named else str(place)
+    assume(abs(share - LEADING) > 1e-9)
+    assert leading_column(source) == (wanted if share > LEADING else None)
+    assert leading_column(as_source(rows, scale="std")) is None
+
+
+def test_a_column_beside_constant_ones_does_not_lead() -> None:
+    rows = np.outer(np.arange(9.0), [0.0, 5.0, 0.0]) + 3
+    assert leading_column(as_source(rows)) is None
+    assert leading_column(as_source(rows[:, 1:2])) is None

@@ -1,5 +1,6 @@
 """The stability of clusters, computed again from sets of rows, and on clusters that overlap or not."""
 
+import re
 from typing import Any
 
 import dask.array as da
@@ -14,7 +15,12 @@ from strategies import seeds
 from dask_dpmeans import DPMeans
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans.stability import cluster_stability
+from dask_dpmeans.methods.dpmeans.stability import (
+    MOST_NAMED,
+    TRUSTED,
+    cluster_stability,
+    unstable_clusters,
+)
 from dask_dpmeans.sources import as_source
 
 Rows = np.ndarray[Any, np.dtype[np.float64]]
@@ -102,3 +108,17 @@ def test_separate_clusters_of_twenty_rows_are_stable(d: int) -> None:
     model = DPMeans(random_state=0).fit(rows)
     assert model.n_clusters_ == 4
     assert model.cluster_stability_.min() >= 0.95
+
+
+@given(stability=st.lists(st.floats(-0.2, 1.0), min_size=1, max_size=30))
+def test_clusters_that_are_not_stable_are_counted_and_named_from_the_lowest(stability):
+    low = [number for number, each in enumerate(stability) if each < TRUSTED]
+    told = unstable_clusters(np.array(stability))
+    assert bool(told) == bool(low)
+    if low:
+        assert told.startswith(f"{len(low)} of {len(stability)} cluster")
+        named = [int(each) for each in re.findall(r"(\d+) \(", told.partition(": ")[2])]
+        wanted = sorted(low, key=lambda number: (stability[number], number))
+        assert named == wanted[: len(named)]
+        assert len(named) == min(len(low), MOST_NAMED)
+        assert ("more" in told) == (len(low) > MOST_NAMED)

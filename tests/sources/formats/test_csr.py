@@ -199,7 +199,7 @@ def test_the_first_number_that_is_not_finite_is_named(rows, value, sparse, data)
 def test_integers_that_float64_cannot_tell_apart_are_refused(sparse):
     rows = csr_array(np.array([[0, 0], [0, 2**53]]))
     with pytest.raises(
-        InputError, match=r"the integer 9007199254740992 at row 1, column 1: beyond 2\*\*53"
+        InputError, match=r"an integer near 9007199254740992 at row 1, column 1: beyond 2\*\*53"
     ):
         as_source(rows, sparse=sparse)
 

@@ -26,8 +26,8 @@ which spares its exact cost."""
 STILL = 1e-2
 """A mean that is nearer to its center before than this share of the root of the penalty counts as
 unchanged; bounds fall by its motion."""
-FEW_CHANGED = 0.9
-"""Clusters that changed, as a share of all, up to which rows are compared with these alone."""
+BLOCK = 32
+"""Rows that are looked at together; after a move, the rest of them once more."""
 
 MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
 """Centers, (d, room), masses and numbers of rows, (room,), which change in place.
@@ -42,6 +42,17 @@ Changed = tuple[Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
 count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
 pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
 changed, (room,); and the centers in order of the numbers, (d, room)."""
+
+Work = tuple[Float64Array, Float64Array]
+"""Memory to work in, which is overwritten: squared distances, (room,), and a center, (d,)."""
+
+Rows = tuple[int, int, int]
+"""A block of rows: the first, the one after the last, and the first that was not measured yet."""
+
+Found = tuple[Float64Array, Float64Array, Float64Array, Int64Array, Int64Array]
+"""What rows gain by leaving their clusters, (n,), their distances to the centers, (n,), what they cost
+at least in clusters that have not changed, (n,); the ages of clusters, (room,); and memory for a list
+of rows of a block."""
 
 
 @compile_loop
@@ -235,30 +246,27 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
 
 
 @compile_loop
-def _distance_to_changed(c: int, changed: Changed, count: int, clusters: MovableClusters) -> float:
-    """Return the distance of center c to the nearest other one of `count` that changed."""
-    centers, _, _ = clusters
-    numbers, _, _, _, columns = changed
-    least = np.inf
-    for place in range(count):
-        if numbers[place] != c:
-            squares = 0.0
-            for j in range(len(centers)):
-                difference = centers[j, c] - columns[j, place]
-                squares += difference * difference
-            least = min(least, squares)
-    distance: float = np.sqrt(least)
-    return distance
+def _near_changed(c: int, changed: Changed, count: int, work: Work) -> float:
+    """Return the squared distance of center c to the nearest other one of `count` that changed.
+
+    The center is in the column of `work`.
+    """
+    squared, column = work
+    _, places, ages, _, columns = changed
+    _square_distances(column, columns, count, squared)
+    if ages[c]:
+        squared[places[c]] = np.inf
+    return _least(squared, count)
 
 
 @compile_loop
 def begin_pass(
-    changed: Changed, count: int, clusters: MovableClusters, present: int
-) -> tuple[int, bool]:
-    """Return how many clusters changed in the pass before, and whether these are few."""
+    changed: Changed, count: int, clusters: MovableClusters, present: int, work: Work
+) -> int:
+    """Return how many clusters changed in the pass before, and note how far others are from them."""
     centers, _, counts = clusters
     numbers, places, ages, distances, columns = changed
-    kept = 0
+    column, kept = work[1], 0
     for place in range(count):
         c = numbers[place]
         ages[c] -= 1
@@ -267,42 +275,38 @@ def begin_pass(
             for j in range(len(centers)):
                 columns[j, kept] = centers[j, c]
             kept += 1
-    few = kept <= FEW_CHANGED * present
-    if few:
-        for c in range(present):
-            if counts[c]:
-                distances[c] = _distance_to_changed(c, changed, kept, clusters)
-    return kept, few
+    for c in range(present):
+        if counts[c]:
+            for j in range(len(centers)):
+                column[j] = centers[j, c]
+            distances[c] = np.sqrt(_near_changed(c, changed, kept, work))
+    return kept
 
 
 @compile_loop
 def note_change(
-    c: int,
-    changed: Changed,
-    count: int,
-    clusters: MovableClusters,
-    present: int,
-    few: bool,
-    squared: Float64Array,
+    c: int, changed: Changed, count: int, clusters: MovableClusters, present: int, work: Work
 ) -> int:
     """Note that cluster c changed in this pass, and return how many have changed.
 
-    If these are few, note how far other centers are from it.  `squared`, (room,), is overwritten.
+    Also note how far other centers are from it.
     """
     centers, _, counts = clusters
     numbers, places, ages, distances, columns = changed
+    squared, column = work
     if not ages[c]:
         numbers[count], places[c] = c, count
         count += 1
     ages[c] = 2
     for j in range(len(centers)):
-        columns[j, places[c]] = centers[j, c]
-    if few and counts[c]:
-        _square_distances(centers[:, c].copy(), centers, present, squared)
+        column[j] = columns[j, places[c]] = centers[j, c]
+    if counts[c]:
+        _square_distances(column, centers, present, squared)
+        squared[c] = np.inf
         for other in range(present):
-            if other != c:
-                distances[other] = min(distances[other], np.sqrt(squared[other]))
-        distances[c] = _distance_to_changed(c, changed, count, clusters)
+            if squared[other] < distances[other] * distances[other]:
+                distances[other] = np.sqrt(squared[other])
+        distances[c] = np.sqrt(_near_changed(c, changed, count, work))
     return count
 
 
@@ -404,6 +408,73 @@ def _less(distance: float, other: float) -> float:
 
 
 @compile_loop
+def _measure_gains(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    costs: tuple[float, float, float],
+    clusters: MovableClusters,
+    block: Rows,
+    found: Found,
+) -> None:
+    """Fill what rows of a block gain by leaving their clusters, and their distances to the centers.
+
+    Only rows that are measured for the first time, or whose cluster changed, are measured.
+    """
+    first, stop, measured = block
+    centers, masses, counts = clusters
+    penalty, outlier_penalty, vanishing = costs
+    gains, roots, _, ages, listed = found
+    count = 0
+    for i in range(first, stop):
+        own = labels[i]
+        listed[count] = i
+        count += int((i >= measured) | (own < 0) | (ages[own] != 0))
+    for place in range(count):
+        i = listed[place]
+        own, weight = labels[i], weights[i]
+        if own < 0:
+            gains[i] = weight * outlier_penalty
+            continue
+        squared = _squared(rows[i], centers, own)
+        roots[i] = np.sqrt(squared)
+        gains[i] = _leaving_gain_compiled(
+            weight, counts[own], masses[own], squared, penalty, vanishing
+        )
+
+
+@compile_loop
+def _list_doubtful(
+    weights: Float64Array,
+    labels: Int64Array,
+    costs: tuple[float, float, float],
+    lightest: float,
+    distances: Float64Array,
+    block: Rows,
+    found: Found,
+) -> int:
+    """List the rows of a block that may gain by a move, and return their number.
+
+    A row stays if it gains less by leaving than it costs in any cluster that has not changed, in
+    one that changed, in a new one, and as an outlier.  Directions are all doubtful.
+    """
+    first, stop, _ = block
+    penalty, outlier_penalty, vanishing = costs
+    gains, roots, kept, _, listed = found
+    count = 0
+    for i in range(first, stop):
+        own, weight, gain = labels[i], weights[i], gains[i]
+        share = lightest / (lightest + weight)
+        bound = min(kept[i], weight * share * _less(distances[own], roots[i]) ** 2)
+        stays = (bound >= gain) & (penalty >= gain) & (weight * outlier_penalty >= gain)
+        stays &= (own >= 0) & (vanishing == 0.0)
+        kept[i] = bound if stays else kept[i]
+        listed[count] = i
+        count += int(not stays)
+    return count
+
+
+@compile_loop
 def exchange_rows_compiled(
     rows: Float64Array,
     weights: Float64Array,
@@ -426,64 +497,56 @@ def exchange_rows_compiled(
     What is kept, (n,), and ages, (room,), change in place.  At first, what is kept is a lower bound of
     the costs in all other clusters of age 0; it is 0 if nothing is known.  Clusters of age 2 changed.
     """
-    centers, masses, counts = clusters
-    (n, d), room, passes, moved = rows.shape, len(masses), 0, True
-    present = _present(clusters)
-    squared, gains, roots = np.empty(room), np.empty(n), np.empty(n)
-    numbers, places, n_changed = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    _, masses, counts = clusters
+    (n, d), room, passes, measured, moved = rows.shape, len(masses), 0, 0, True
+    present, n_changed = _present(clusters), 0
+    squared, listed, gains = np.empty(room), np.empty(BLOCK, np.int64), np.empty(n)
+    work, found = (squared, np.empty(d)), (gains, np.zeros(n), kept, ages, listed)
+    numbers, distances = np.empty(room, np.int64), np.zeros(room)
+    changed = numbers, np.empty(room, np.int64), ages, distances, np.empty((d, room))
+    costs = penalty, outlier_penalty, vanishing
     for c in range(room):
         if ages[c]:
             numbers[n_changed] = c
             n_changed += 1
-    distances = np.empty(room)
-    changed = numbers, places, ages, distances, np.empty((d, room))
     while moved and passes < most:
         passes += 1
-        moved = False
-        n_changed, few = begin_pass(changed, n_changed, clusters, present)
-        few = few and not vanishing
+        moved, first = False, 0
+        n_changed = begin_pass(changed, n_changed, clusters, present, work)
         lightest = _lightest(clusters)
-        for i in range(n):
-            row, weight, own = rows[i], weights[i], labels[i]
-            out, share = weight * outlier_penalty, lightest / (lightest + weight)
-            if own < 0:
-                gains[i] = out
-            elif passes == 1 or ages[own]:
-                own_squared, mass = _squared(row, centers, own), masses[own]
-                roots[i] = np.sqrt(own_squared)
-                gains[i] = _leaving_gain_compiled(
-                    weight, counts[own], mass, own_squared, penalty, vanishing
-                )
-            gain = gains[i]
-            # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
-            if few and kept[i] >= gain and not min(penalty, out) < gain:
-                bound = 0.0
-                if own >= 0:
-                    bound = weight * share * _less(distances[own], roots[i]) ** 2
-                if bound < gain:
+        while first < n:
+            block = first, min(first + BLOCK, n), measured
+            _measure_gains(rows, weights, labels, costs, clusters, block, found)
+            first, measured = block[1], max(measured, block[1])
+            count = _list_doubtful(weights, labels, costs, lightest, distances, block, found)
+            for i in listed[:count]:
+                row, weight, own, gain = rows[i], weights[i], labels[i], gains[i]
+                out, share = weight * outlier_penalty, lightest / (lightest + weight)
+                # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
+                if not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
                     bound = _cost_of_changed(
                         row, weight, own, gain, share, changed, n_changed, masses, squared
                     )
-                kept[i] = min(kept[i], bound)
-                if bound >= gain:
+                    kept[i] = min(kept[i], bound)
+                    if bound >= gain:
+                        continue
+                given = row, weight, own, present, clusters, squared
+                if vanishing:
+                    best, kept[i] = _cheapest_direction(*given, vanishing)
+                else:
+                    best, kept[i] = _cheapest(*given, share)
+                best, least = _or_alone(best, kept[i], own, penalty, out, counts)
+                if not least + EXCHANGE_ROUNDING * penalty < gain:
                     continue
-            given = row, weight, own, present, clusters, squared
-            if vanishing:
-                best, kept[i] = _cheapest_direction(*given, vanishing)
-            else:
-                best, kept[i] = _cheapest(*given, share)
-            best, least = _or_alone(best, kept[i], own, penalty, out, counts)
-            if not least + EXCHANGE_ROUNDING * penalty < gain:
-                continue
-            _move(row, weight, own, best, vanishing, clusters)
-            present = max(present, best + 1)
-            few = few and n_changed < FEW_CHANGED * present
-            for c in (own, best):
-                if c >= 0:
-                    n_changed = note_change(c, changed, n_changed, clusters, present, few, squared)
-                    lightest = min(lightest, masses[c] if counts[c] else np.inf)
-            labels[i] = best
-            moved = True
+                _move(row, weight, own, best, vanishing, clusters)
+                present = max(present, best + 1)
+                for c in (own, best):
+                    if c >= 0:
+                        n_changed = note_change(c, changed, n_changed, clusters, present, work)
+                        lightest = min(lightest, masses[c] if counts[c] else np.inf)
+                labels[i] = best
+                moved, first = True, i + 1
+                break  # the next rows see the clusters that this move leads to
     return passes
 
 

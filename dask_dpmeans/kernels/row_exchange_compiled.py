@@ -37,11 +37,14 @@ of its unit rows.  A plain tuple, since Numba cannot read a cache that names a c
 version.
 """
 
-Changed = tuple[Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
+Changed = tuple[
+    Int64Array, Int64Array, Int64Array, Float64Array, Float64Array, Float64Array
+]
 """Clusters that changed in this pass or the one before: their numbers, (room,), of which the first
 count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
 pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
-changed, (room,); and the centers in order of the numbers, (d, room)."""
+changed, (room,); the centers in order of the numbers, (d, room); and how far all centers are from
+these, squared, (room, room)."""
 
 Work = tuple[Float64Array, Float64Array]
 """Memory to work in, which is overwritten: squared distances, (room,), and a center, (d,)."""
@@ -246,27 +249,27 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
 
 
 @compile_loop
-def _near_changed(c: int, changed: Changed, count: int, work: Work) -> float:
-    """Return the squared distance of center c to the nearest other one of `count` that changed.
+def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) -> float:
+    """Return the distance of center c, in a column, (d,), to the nearest other one of `count` that changed.
 
-    The center is in the column of `work`.
+    All these distances are noted, squared.
     """
-    squared, column = work
-    _, places, ages, _, columns = changed
-    _square_distances(column, columns, count, squared)
+    _, places, ages, _, columns, apart = changed
+    _square_distances(column, columns, count, apart[c])
     if ages[c]:
-        squared[places[c]] = np.inf
-    return _least(squared, count)
+        apart[c, places[c]] = np.inf
+    nearest: float = np.sqrt(_least(apart[c], count))
+    return nearest
 
 
 @compile_loop
 def begin_pass(
-    changed: Changed, count: int, clusters: MovableClusters, present: int, work: Work
+    changed: Changed, count: int, clusters: MovableClusters, present: int, column: Float64Array
 ) -> int:
     """Return how many clusters changed in the pass before, and note how far others are from them."""
     centers, _, counts = clusters
-    numbers, places, ages, distances, columns = changed
-    column, kept = work[1], 0
+    numbers, places, ages, distances, columns, _ = changed
+    kept = 0
     for place in range(count):
         c = numbers[place]
         ages[c] -= 1
@@ -279,7 +282,7 @@ def begin_pass(
         if counts[c]:
             for j in range(len(centers)):
                 column[j] = centers[j, c]
-            distances[c] = np.sqrt(_near_changed(c, changed, kept, work))
+            distances[c] = _near_changed(c, changed, kept, column)
     return kept
 
 
@@ -292,7 +295,7 @@ def note_change(
     Also note how far other centers are from it.
     """
     centers, _, counts = clusters
-    numbers, places, ages, distances, columns = changed
+    numbers, places, ages, distances, columns, apart = changed
     squared, column = work
     if not ages[c]:
         numbers[count], places[c] = c, count
@@ -304,9 +307,10 @@ def note_change(
         _square_distances(column, centers, present, squared)
         squared[c] = np.inf
         for other in range(present):
+            apart[other, places[c]] = squared[other]
             if squared[other] < distances[other] * distances[other]:
                 distances[other] = np.sqrt(squared[other])
-        distances[c] = np.sqrt(_near_changed(c, changed, count, work))
+        distances[c] = _near_changed(c, changed, count, column)
     return count
 
 
@@ -315,27 +319,29 @@ def _cost_of_changed(
     row: Float64Array,
     weight: float,
     own: int,
+    root: float,
     gain: float,
     share: float,
     changed: Changed,
     count: int,
     masses: Float64Array,
-    squared: Float64Array,
 ) -> float:
     """Return a lower bound of the cost of a row, (d,), in clusters that changed.
 
     It is below the row's gain by leaving its cluster only if one of them costs less than that.
+    Centers that are far from the row's own one, at a distance `root`, are not looked at.
     """
-    numbers, places, ages, _, columns = changed
-    _square_distances(row, columns, count, squared)
-    if own >= 0 and ages[own]:
-        squared[places[own]] = np.inf
+    numbers, _, _, _, columns, apart = changed
     bound = ENOUGH * gain
-    limit = bound / (weight * share)
+    limit, reach = bound / (weight * share), np.inf
+    if own >= 0:
+        reach = ((root + np.sqrt(limit)) * (1.0 + DISTANCE_ROUNDING)) ** 2
     for place in range(count):
-        if squared[place] < limit:
-            mass = masses[numbers[place]]
-            bound = min(bound, weight * (mass / (mass + weight)) * squared[place])
+        if own < 0 or apart[own, place] <= reach:
+            squared = _squared(row, columns, place)
+            if squared < limit:
+                mass = masses[numbers[place]]
+                bound = min(bound, weight * (mass / (mass + weight)) * squared)
     return bound
 
 
@@ -500,10 +506,12 @@ def exchange_rows_compiled(
     _, masses, counts = clusters
     (n, d), room, passes, measured, moved = rows.shape, len(masses), 0, 0, True
     present, n_changed = _present(clusters), 0
-    squared, listed, gains = np.empty(room), np.empty(BLOCK, np.int64), np.empty(n)
-    work, found = (squared, np.empty(d)), (gains, np.zeros(n), kept, ages, listed)
+    squared, listed = np.empty(room), np.empty(BLOCK, np.int64)
+    gains, roots = np.empty(n), np.zeros(n)
+    work, found = (squared, np.empty(d)), (gains, roots, kept, ages, listed)
     numbers, distances = np.empty(room, np.int64), np.zeros(room)
-    changed = numbers, np.empty(room, np.int64), ages, distances, np.empty((d, room))
+    columns, apart = np.empty((d, room)), np.empty((room, room))
+    changed = numbers, np.empty(room, np.int64), ages, distances, columns, apart
     costs = penalty, outlier_penalty, vanishing
     for c in range(room):
         if ages[c]:
@@ -512,7 +520,7 @@ def exchange_rows_compiled(
     while moved and passes < most:
         passes += 1
         moved, first = False, 0
-        n_changed = begin_pass(changed, n_changed, clusters, present, work)
+        n_changed = begin_pass(changed, n_changed, clusters, present, work[1])
         lightest = _lightest(clusters)
         while first < n:
             block = first, min(first + BLOCK, n), measured
@@ -525,7 +533,7 @@ def exchange_rows_compiled(
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
                 if not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
                     bound = _cost_of_changed(
-                        row, weight, own, gain, share, changed, n_changed, masses, squared
+                        row, weight, own, roots[i], gain, share, changed, n_changed, masses
                     )
                     kept[i] = min(kept[i], bound)
                     if bound >= gain:

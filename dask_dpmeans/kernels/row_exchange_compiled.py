@@ -26,6 +26,9 @@ which spares its exact cost."""
 STILL = 1e-2
 """A mean that is nearer to its center before than this share of the root of the penalty counts as
 unchanged; bounds fall by its motion."""
+WIDER = 1.5
+"""Centers are looked for up to this many times the distance of a row from a near one; second nearest
+ones may be farther."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
 
@@ -700,7 +703,7 @@ def settle_compiled(
     penalty: float,
     most: int,
 ) -> tuple[Float64Array, float, int]:
-    """Compiled twin of `short_search.settle` for rows, (n, d).
+    """Compiled twin of `short_search.settle` for rows, (n, d), whose labels, (n,), change in place.
 
     Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
     clusters; 0 if nothing is known.
@@ -740,25 +743,38 @@ def settle_compiled(
         if counts[c]:
             for j in range(d):
                 centers[j, k] = centers[j, c]
-            k += 1
+            counts[c], k = k, k + 1
+    for i in range(n):
+        labels[i] = counts[labels[i]]
     return first_columns(centers, k), cost + penalty * k, passes
 
 
 @compile_loop
-def draw_row(weights: Float64Array, costs: Float64Array, draw: float) -> int:
-    """Return the number of a row that is drawn by weight times cost, (n,) each; -1 if all are 0."""
-    total = 0.0
-    for i in range(len(costs)):
-        total += weights[i] * costs[i]
-    wanted, reached, last = draw * total, 0.0, -1
+def add_chances(weights: Float64Array, costs: Float64Array, sums: Float64Array) -> int:
+    """Fill the sums of weight times cost, (n,) each, up to each row; return the last row that costs.
+
+    It is -1 if no row does.
+    """
+    total, last = 0.0, -1
     for i in range(len(costs)):
         chance = weights[i] * costs[i]
-        reached += chance
-        if chance > 0.0:
-            last = i
-            if reached > wanted:
-                break
+        total += chance
+        sums[i] = total
+        last = i if chance > 0.0 else last
     return last
+
+
+@compile_loop
+def draw_row(sums: Float64Array, last: int, draw: float) -> int:
+    """Return the number of a row that is drawn by what is added in sums, (n,), at most the last one."""
+    wanted, low, high = draw * sums[len(sums) - 1], 0, last
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle] > wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return high
 
 
 @compile_loop
@@ -777,11 +793,12 @@ def _open_at_best(
     """
     n, d = rows.shape
     highest, found = least, False
-    trial, best = np.empty(n), np.empty(n)
+    trial, best, sums = np.empty(n), np.empty(n), np.empty(n)
+    last = add_chances(weights, costs, sums)
+    if last < 0:
+        return False
     for draw in draws:
-        row = draw_row(weights, costs, draw)
-        if row < 0:
-            break
+        row = draw_row(sums, last, draw)
         saved = 0.0
         for i in range(n):
             squared = 0.0
@@ -820,24 +837,87 @@ def open_compiled(
 
 
 @compile_loop
-def swap_compiled(
-    rows: Float64Array, weights: Float64Array, centers: Float64Array, draws: Float64Array
-) -> tuple[Int64Array, Float64Array, int]:
-    """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1.
+def _apart(centers: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return how far centers, (d, k), are from each other, squared, (k, k), and from the nearest, (k,).
 
-    Also return at least how far rows are from other centers, but the new one, squared, (n,), and the
-    number of the new one.
+    A center is infinitely far from itself.
+    """
+    d, k = centers.shape
+    squared, nearest, column = np.empty((k, k)), np.empty(k), np.empty(d)
+    for c in range(k):
+        for j in range(d):
+            column[j] = centers[j, c]
+        _square_distances(column, centers, k, squared[c])
+        squared[c, c] = np.inf
+        nearest[c] = np.sqrt(_least(squared[c], k))
+    return squared, nearest
+
+
+@compile_loop
+def assign_from(
+    rows: Float64Array,
+    centers: Float64Array,
+    labels: Int64Array,
+    costs: Float64Array,
+    seconds: Float64Array,
+) -> None:
+    """Fill the labels, (n,), of the nearest of centers, (d, k), from labels of near ones.
+
+    Also fill the squared distances to the nearest, (n,), and at least how far the others are,
+    squared, (n,).  A row is compared only with centers that are as near to the one of its label as
+    they must be.
     """
     n, k = len(rows), centers.shape[1]
-    labels, others = np.empty(n, np.int64), np.empty(n, np.int64)
-    costs, second, squared = np.empty(n), np.empty(n), np.empty(k)
-    losses = np.zeros(k)
+    apart, nearest = _apart(centers)
+    listed, count = np.empty(n, np.int64), 0
     for i in range(n):
-        _square_distances(rows[i], centers, k, squared)
-        labels[i], costs[i] = _first_least(squared, k)
-        squared[labels[i]] = np.inf
-        others[i], second[i] = _first_least(squared, k)
-        losses[labels[i]] += weights[i] * (second[i] - costs[i])
+        c = labels[i]
+        costs[i] = _squared(rows[i], centers, c)
+        root = np.sqrt(costs[i])
+        beyond = _less(nearest[c], root)
+        seconds[i] = beyond * beyond
+        listed[count] = i
+        count += int(not beyond > root)
+    for i in listed[:count]:
+        start, best, least = labels[i], labels[i], costs[i]
+        root = np.sqrt(least)
+        second = (WIDER * root) ** 2
+        reach = ((1.0 + WIDER) * root * (1.0 + DISTANCE_ROUNDING)) ** 2
+        for c in range(k):
+            if apart[start, c] <= reach:
+                squared = _squared(rows[i], centers, c)
+                if squared < least or (squared == least and c < best):
+                    best, least, squared = c, squared, least
+                second = min(second, squared)
+        labels[i], costs[i], seconds[i] = best, least, second
+
+
+@compile_loop
+def swap_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    centers: Float64Array,
+    draws: Float64Array,
+    labels: Int64Array,
+) -> tuple[Float64Array, int]:
+    """Compiled twin of `short_search.swap` for rows, (n, d), and centers, (d, k), k > 1.
+
+    Labels, (n,), are of centers near to the rows at first, and change in place.  Return at least how
+    far rows are from other centers, but the new one, squared, (n,), and the number of the new one.
+    """
+    n, k = len(rows), centers.shape[1]
+    others, costs, second = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    assign_from(rows, centers, labels, costs, second)
+    losses, squared = np.full(k, -1.0), np.empty(k)
+    for draw in draws[0]:
+        losses[min(k - 1, int(draw * k))] = 0.0
+    for i in range(n):
+        c = labels[i]
+        if losses[c] >= 0.0:
+            _square_distances(rows[i], centers, k, squared)
+            squared[c] = np.inf
+            others[i], second[i] = _first_least(squared, k)
+            losses[c] += weights[i] * (second[i] - costs[i])
     removed = min(k - 1, int(draws[0, 0] * k))
     for draw in draws[0, 1:]:
         c = min(k - 1, int(draw * k))
@@ -851,7 +931,7 @@ def swap_compiled(
     for i in range(n):
         if labels[i] == removed:
             second[i] = before[i]
-    return labels, second, removed
+    return second, removed
 
 
 @compile_loop
@@ -865,8 +945,13 @@ def _nearest_columns(centers: Float64Array, others: Float64Array) -> Int64Array:
 
 
 @compile_loop
-def _draw_centers(first: Float64Array, second: Float64Array, draws: Float64Array) -> Float64Array:
-    """Return the centers that a crossover draws, (d, l), of two ends with (d, k) and (d, m)."""
+def _draw_centers(
+    first: Float64Array, second: Float64Array, draws: Float64Array
+) -> tuple[Float64Array, Int64Array]:
+    """Return the centers that a crossover draws, (d, l), of two ends with (d, k) and (d, m).
+
+    Also return the numbers of the drawn ones that are nearest to the first centers, (k,).
+    """
     (d, k), m, drawn = first.shape, second.shape[1], 0
     of_first, of_second = _nearest_columns(first, second), _nearest_columns(second, first)
     centers = np.empty((d, k + m))
@@ -878,7 +963,8 @@ def _draw_centers(first: Float64Array, second: Float64Array, draws: Float64Array
             for j in range(d):
                 centers[j, drawn] = first[j, c] if c < k else second[j, c - k]
             drawn += 1
-    return first_columns(centers, drawn)
+    centers = first_columns(centers, drawn)
+    return centers, _nearest_columns(first, centers)
 
 
 @compile_loop
@@ -887,19 +973,21 @@ def cross_compiled(
     weights: Float64Array,
     first: Float64Array,
     second: Float64Array,
+    labels: Int64Array,
     draws: Float64Array,
 ) -> tuple[Int64Array, Float64Array, Float64Array]:
     """Compiled twin of `short_search.cross` for rows, (n, d), and centers, (d, k) and (d, m).
 
-    Also return what `settle_compiled` takes: at least how far rows are from other centers, squared,
-    (n,), and the centers, (d, l), infinite where one opened.
+    Rows have labels, (n,), of the first centers.  Also return what `settle_compiled` takes: at least
+    how far rows are from other centers, squared, (n,), and the centers, (d, l), infinite where one
+    opened.
     """
     n, k, m = len(rows), first.shape[1], second.shape[1]
-    centers = _draw_centers(first, second, draws)
-    labels, seconds = np.zeros(n, np.int64), np.zeros(n)
+    centers, places = _draw_centers(first, second, draws)
+    labels, seconds = places[labels], np.zeros(n)
     if centers.shape[1] > 1:
         swaps = draws[k + m :].copy().reshape((2, (len(draws) - k - m) // 2))
-        labels, seconds, removed = swap_compiled(rows, weights, centers, swaps)
+        seconds, removed = swap_compiled(rows, weights, centers, swaps, labels)
         for j in range(len(centers)):
             centers[j, removed] = np.inf
     return labels, seconds, centers

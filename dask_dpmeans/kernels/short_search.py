@@ -51,6 +51,8 @@ class Partition:
     objective: float
     passes: int
     """Passes over the rows in which single rows moved."""
+    labels: Int64Array
+    """(n,), the numbers of the rows' clusters."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class FewRows:
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
         if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=6):
-            return Partition(*settle_compiled(*given))
+            return Partition(*settle_compiled(*given), labels)
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
         while merged and passes < self.most:
@@ -90,7 +92,8 @@ class FewRows:
         squares = np.square(self.rows.T - centers[:, labels])
         costs = self.weights * np.add.accumulate(squares, axis=0)[-1]
         objective = float(np.add.accumulate(costs)[-1]) + self.penalty * k
-        return Partition(np.ascontiguousarray(centers[:, counts > 0]), objective, passes)
+        means = np.ascontiguousarray(centers[:, counts > 0])
+        return Partition(means, objective, passes, (np.cumsum(counts > 0) - 1)[labels])
 
     def _means(
         self, labels: Int64Array, room: int
@@ -148,7 +151,7 @@ class FewRows:
 
     def child(self, one: Partition, two: Partition, draws: Float64Array) -> Partition:
         """Return the end of a search from a crossover; see `cross` for the draws."""
-        given = self.rows, self.weights, one.centers, two.centers, draws
+        given = self.rows, self.weights, one.centers, two.centers, one.labels, draws
         if pays(cross_compiled, given, 16 * one.centers.shape[1] * self.rows.size, seconds=2):
             labels, *known = cross_compiled(*given)
             return self.settle(labels, (known[0], known[1]))

@@ -29,6 +29,8 @@ unchanged; bounds fall by its motion."""
 WIDER = 1.5
 """Centers are looked for up to this many times the distance of a row from a near one; second nearest
 ones may be farther."""
+LIGHT = 10.0
+"""Clusters lighter than this many rows count as changed in each pass: a row may join them for little."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
 
@@ -41,13 +43,16 @@ version.
 """
 
 Changed = tuple[
-    Int64Array, Int64Array, Int64Array, Float64Array, Float64Array, Float64Array
+    Int64Array, Int64Array, Int64Array, Float64Array, Float64Array, Float64Array, Float64Array
 ]
 """Clusters that changed in this pass or the one before: their numbers, (room,), of which the first
 count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
 pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
 changed, (room,); the centers in order of the numbers, (d, room); and how far all centers are from
 these, squared, (room, room)."""
+
+Others = tuple[float, float]
+"""The mass of the lightest cluster that is not light, and the weight of the heaviest row."""
 
 Work = tuple[Float64Array, Float64Array]
 """Memory to work in, which is overwritten: squared distances, (room,), and a center, (d,)."""
@@ -257,8 +262,10 @@ def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) ->
 
     All these distances are noted, squared.
     """
-    _, places, ages, _, columns, apart = changed
+    _, places, ages, _, columns, apart, shares = changed
     _square_distances(column, columns, count, apart[c])
+    for place in range(count):
+        apart[c, place] *= shares[place]
     if ages[c]:
         apart[c, places[c]] = np.inf
     nearest: float = np.sqrt(_least(apart[c], count))
@@ -267,17 +274,26 @@ def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) ->
 
 @compile_loop
 def begin_pass(
-    changed: Changed, count: int, clusters: MovableClusters, present: int, column: Float64Array
+    changed: Changed,
+    count: int,
+    clusters: MovableClusters,
+    present: int,
+    others: Others,
+    column: Float64Array,
 ) -> int:
-    """Return how many clusters changed in the pass before, and note how far others are from them."""
-    centers, _, counts = clusters
-    numbers, places, ages, distances, columns, _ = changed
+    """Return how many clusters changed in the pass before, and note how far others are from them.
+
+    Light ones always count as changed.
+    """
+    centers, masses, counts = clusters
+    numbers, places, ages, distances, columns, _, shares = changed
     kept = 0
     for place in range(count):
         c = numbers[place]
-        ages[c] -= 1
+        share = _light_share(masses[c], others)
+        ages[c] = max(ages[c] - 1, int(share < 1.0 and counts[c] > 0))
         if ages[c]:
-            numbers[kept], places[c] = c, kept
+            numbers[kept], places[c], shares[kept] = c, kept, share
             for j in range(len(centers)):
                 columns[j, kept] = centers[j, c]
             kept += 1
@@ -291,28 +307,36 @@ def begin_pass(
 
 @compile_loop
 def note_change(
-    c: int, changed: Changed, count: int, clusters: MovableClusters, present: int, work: Work
+    c: int,
+    changed: Changed,
+    count: int,
+    clusters: MovableClusters,
+    present: int,
+    others: Others,
+    work: Work,
 ) -> int:
     """Note that cluster c changed in this pass, and return how many have changed.
 
     Also note how far other centers are from it.
     """
-    centers, _, counts = clusters
-    numbers, places, ages, distances, columns, apart = changed
+    centers, masses, counts = clusters
+    numbers, places, ages, distances, columns, apart, shares = changed
     squared, column = work
     if not ages[c]:
         numbers[count], places[c] = c, count
         count += 1
-    ages[c] = 2
+    ages[c], share = 2, _light_share(masses[c], others)
+    shares[places[c]] = share
     for j in range(len(centers)):
         column[j] = columns[j, places[c]] = centers[j, c]
     if counts[c]:
         _square_distances(column, centers, present, squared)
         squared[c] = np.inf
         for other in range(present):
-            apart[other, places[c]] = squared[other]
-            if squared[other] < distances[other] * distances[other]:
-                distances[other] = np.sqrt(squared[other])
+            squares = share * squared[other]
+            apart[other, places[c]] = squares
+            if squares < distances[other] * distances[other]:
+                distances[other] = np.sqrt(squares)
         distances[c] = _near_changed(c, changed, count, column)
     return count
 
@@ -334,17 +358,15 @@ def _cost_of_changed(
     It is below the row's gain by leaving its cluster only if one of them costs less than that.
     Centers that are far from the row's own one, at a distance `root`, are not looked at.
     """
-    numbers, _, _, _, columns, apart = changed
+    numbers, _, _, _, columns, apart, _ = changed
     bound = ENOUGH * gain
-    limit, reach = bound / (weight * share), np.inf
-    if own >= 0:
-        reach = ((root + np.sqrt(limit)) * (1.0 + DISTANCE_ROUNDING)) ** 2
+    reach = root + np.sqrt(bound / (weight * share))
+    reach = (reach * (1.0 + DISTANCE_ROUNDING)) ** 2
     for place in range(count):
         if own < 0 or apart[own, place] <= reach:
-            squared = _squared(row, columns, place)
-            if squared < limit:
-                mass = masses[numbers[place]]
-                bound = min(bound, weight * (mass / (mass + weight)) * squared)
+            mass = masses[numbers[place]]
+            cost = weight * (mass / (mass + weight)) * _squared(row, columns, place)
+            bound = min(bound, cost)
     return bound
 
 
@@ -380,14 +402,34 @@ def _or_alone(
 
 
 @compile_loop
-def _lightest(clusters: MovableClusters) -> float:
-    """Return the least mass of a cluster."""
+def _lightest(clusters: MovableClusters, least: float) -> float:
+    """Return the least mass of a cluster that is not lighter than `least`, or `least` if all are."""
     _, masses, counts = clusters
-    least = np.inf
+    found = np.inf
     for c in range(len(masses)):
-        if counts[c]:
-            least = min(least, masses[c])
-    return least
+        if counts[c] and masses[c] >= least:
+            found = min(found, masses[c])
+    return found if found < np.inf else least
+
+
+@compile_loop
+def _light(weights: Float64Array) -> tuple[float, float]:
+    """Return the mass below which a cluster is light, and the weight of the heaviest row."""
+    total, heaviest = 0.0, 0.0
+    for weight in weights:
+        total += weight
+        heaviest = max(heaviest, weight)
+    return LIGHT * total / len(weights), heaviest
+
+
+@compile_loop
+def _light_share(mass: float, others: Others) -> float:
+    """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
+    lightest, heaviest = others
+    if mass >= lightest:
+        return 1.0
+    share = mass / (mass + heaviest) * (1.0 + heaviest / lightest)
+    return share * (1.0 - SHARE_ROUNDING)
 
 
 @compile_loop
@@ -514,7 +556,9 @@ def exchange_rows_compiled(
     work, found = (squared, np.empty(d)), (gains, roots, kept, ages, listed)
     numbers, distances = np.empty(room, np.int64), np.zeros(room)
     columns, apart = np.empty((d, room)), np.empty((room, room))
-    changed = numbers, np.empty(room, np.int64), ages, distances, columns, apart
+    places, shares = np.empty(room, np.int64), np.empty(room)
+    light, heaviest = _light(weights)
+    changed = numbers, places, ages, distances, columns, apart, shares
     costs = penalty, outlier_penalty, vanishing
     for c in range(room):
         if ages[c]:
@@ -523,20 +567,22 @@ def exchange_rows_compiled(
     while moved and passes < most:
         passes += 1
         moved, first = False, 0
-        n_changed = begin_pass(changed, n_changed, clusters, present, work[1])
-        lightest = _lightest(clusters)
+        lightest, heavy = _lightest(clusters, 0.0), _lightest(clusters, light)
+        others = heavy, heaviest
+        n_changed = begin_pass(changed, n_changed, clusters, present, others, work[1])
         while first < n:
             block = first, min(first + BLOCK, n), measured
             _measure_gains(rows, weights, labels, costs, clusters, block, found)
             first, measured = block[1], max(measured, block[1])
-            count = _list_doubtful(weights, labels, costs, lightest, distances, block, found)
+            count = _list_doubtful(weights, labels, costs, heavy, distances, block, found)
             for i in listed[:count]:
                 row, weight, own, gain = rows[i], weights[i], labels[i], gains[i]
                 out, share = weight * outlier_penalty, lightest / (lightest + weight)
+                certain = heavy / (heavy + weight)
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
                 if not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
                     bound = _cost_of_changed(
-                        row, weight, own, roots[i], gain, share, changed, n_changed, masses
+                        row, weight, own, roots[i], gain, certain, changed, n_changed, masses
                     )
                     kept[i] = min(kept[i], bound)
                     if bound >= gain:
@@ -553,8 +599,13 @@ def exchange_rows_compiled(
                 present = max(present, best + 1)
                 for c in (own, best):
                     if c >= 0:
-                        n_changed = note_change(c, changed, n_changed, clusters, present, work)
-                        lightest = min(lightest, masses[c] if counts[c] else np.inf)
+                        if counts[c]:
+                            lightest = min(lightest, masses[c])
+                            heavy = min(heavy, masses[c] if masses[c] >= light else np.inf)
+                        others = heavy, heaviest
+                        n_changed = note_change(
+                            c, changed, n_changed, clusters, present, others, work
+                        )
                 labels[i] = best
                 moved, first = True, i + 1
                 break  # the next rows see the clusters that this move leads to
@@ -669,10 +720,10 @@ def bound_costs(
     """Fill what `exchange_rows_compiled` keeps, (n,), and ages, (room,), as means take the place of centers.
 
     Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
-    clusters.  Means that moved more than `still` count as changed.
+    clusters.  Means that moved more than `still`, and of light clusters, count as changed.
     """
     centers, masses, counts = clusters
-    slack = 0.0
+    slack, (light, _) = 0.0, _light(weights)
     for c in range(len(masses)):
         ages[c] = 0
         if counts[c]:
@@ -682,12 +733,12 @@ def bound_costs(
                 for j in range(len(centers)):
                     difference = centers[j, c] - before[j, c]
                     squares += difference * difference
-            if not squares <= still * still:
+            if masses[c] < light or not squares <= still * still:
                 ages[c] = 2
             else:
                 slack = max(slack, squares)
     slack = np.sqrt(slack)
-    lightest = _lightest(clusters)
+    lightest = _lightest(clusters, light)
     for i in range(len(weights)):
         share = lightest / (lightest + weights[i])
         kept[i] = weights[i] * share * _less(np.sqrt(seconds[i]), slack) ** 2

@@ -291,7 +291,7 @@ def begin_pass(
     for place in range(count):
         c = numbers[place]
         share = _light_share(masses[c], others)
-        ages[c] = max(ages[c] - 1, int(share < 1.0 and counts[c] > 0))
+        ages[c] = max(ages[c] - 1, int(share < 1.0)) if counts[c] else 0
         if ages[c]:
             numbers[kept], places[c], shares[kept] = c, kept, share
             for j in range(len(centers)):
@@ -325,11 +325,13 @@ def note_change(
     if not ages[c]:
         numbers[count], places[c] = c, count
         count += 1
-    ages[c], share = 2, _light_share(masses[c], others)
+    ages[c], share = 2, _light_share(masses[c], others) if counts[c] else 1.0
     shares[places[c]] = share
     for j in range(len(centers)):
         column[j] = columns[j, places[c]] = centers[j, c]
-    if counts[c]:
+    if not counts[c]:
+        apart[:, places[c]] = np.inf
+    else:
         _square_distances(column, centers, present, squared)
         squared[c] = np.inf
         for other in range(present):
@@ -928,12 +930,12 @@ def assign_from(
         beyond = _less(nearest[c], root)
         seconds[i] = beyond * beyond
         listed[count] = i
-        count += int(not beyond > root)
+        count += int(not (beyond > root and seconds[i] > TINY))
     for i in listed[:count]:
         start, best, least = labels[i], labels[i], costs[i]
         root = np.sqrt(least)
         second = (WIDER * root) ** 2
-        reach = ((1.0 + WIDER) * root * (1.0 + DISTANCE_ROUNDING)) ** 2
+        reach = max(TINY, ((1.0 + WIDER) * root * (1.0 + DISTANCE_ROUNDING)) ** 2)
         for c in range(k):
             if apart[start, c] <= reach:
                 squared = _squared(rows[i], centers, c)
@@ -1035,10 +1037,12 @@ def cross_compiled(
     """
     n, k, m = len(rows), first.shape[1], second.shape[1]
     centers, places = _draw_centers(first, second, draws)
-    labels, seconds = places[labels], np.zeros(n)
+    near, seconds = np.empty(n, np.int64), np.zeros(n)
+    for i in range(n):
+        near[i] = places[labels[i]]
     if centers.shape[1] > 1:
         swaps = draws[k + m :].copy().reshape((2, (len(draws) - k - m) // 2))
-        seconds, removed = swap_compiled(rows, weights, centers, swaps, labels)
+        seconds, removed = swap_compiled(rows, weights, centers, swaps, near)
         for j in range(len(centers)):
             centers[j, removed] = np.inf
-    return labels, seconds, centers
+    return near, seconds, centers

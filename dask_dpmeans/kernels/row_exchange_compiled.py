@@ -57,6 +57,9 @@ Others = tuple[float, float]
 Work = tuple[Float64Array, Float64Array]
 """Memory to work in, which is overwritten: squared distances, (room,), and a center, (d,)."""
 
+Costs = tuple[float, float, float]
+"""Price of a cluster, cost of an outlier for each unit of weight, and the `vanishing` of directions."""
+
 Rows = tuple[int, int, int]
 """A block of rows: the first, the one after the last, and the first that was not measured yet."""
 
@@ -273,6 +276,19 @@ def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) ->
 
 
 @compile_loop
+def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
+    """Return memory for clusters that change, with the numbers of those of some age, and their number."""
+    room, count = len(ages), 0
+    numbers, places, distances = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(room)
+    for c in range(room):
+        if ages[c]:
+            numbers[count] = c
+            count += 1
+    columns, apart, shares = np.empty((d, room)), np.empty((room, room)), np.empty(room)
+    return (numbers, places, ages, distances, columns, apart, shares), count
+
+
+@compile_loop
 def begin_pass(
     changed: Changed,
     count: int,
@@ -425,6 +441,19 @@ def _light(weights: Float64Array) -> tuple[float, float]:
 
 
 @compile_loop
+def _with(
+    c: int, lightest: float, others: Others, light: float, clusters: MovableClusters
+) -> tuple[float, Others]:
+    """Return the least mass of all clusters, and of those that are not light, as cluster c changed."""
+    _, masses, counts = clusters
+    mass = masses[c] if counts[c] else np.inf
+    heavy, heaviest = others
+    if mass >= light:
+        heavy = min(heavy, mass)
+    return min(lightest, mass), (heavy, heaviest)
+
+
+@compile_loop
 def _light_share(mass: float, others: Others) -> float:
     """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
     lightest, heaviest = others
@@ -465,7 +494,7 @@ def _measure_gains(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    costs: tuple[float, float, float],
+    costs: Costs,
     clusters: MovableClusters,
     block: Rows,
     found: Found,
@@ -500,7 +529,7 @@ def _measure_gains(
 def _list_doubtful(
     weights: Float64Array,
     labels: Int64Array,
-    costs: tuple[float, float, float],
+    costs: Costs,
     lightest: float,
     distances: Float64Array,
     block: Rows,
@@ -552,39 +581,28 @@ def exchange_rows_compiled(
     """
     _, masses, counts = clusters
     (n, d), room, passes, measured, moved = rows.shape, len(masses), 0, 0, True
-    present, n_changed = _present(clusters), 0
-    squared, listed = np.empty(room), np.empty(BLOCK, np.int64)
-    gains, roots = np.empty(n), np.zeros(n)
-    work, found = (squared, np.empty(d)), (gains, roots, kept, ages, listed)
-    numbers, distances = np.empty(room, np.int64), np.zeros(room)
-    columns, apart = np.empty((d, room)), np.empty((room, room))
-    places, shares = np.empty(room, np.int64), np.empty(room)
-    light, heaviest = _light(weights)
-    changed = numbers, places, ages, distances, columns, apart, shares
-    costs = penalty, outlier_penalty, vanishing
-    for c in range(room):
-        if ages[c]:
-            numbers[n_changed] = c
-            n_changed += 1
+    gains, roots, squared = np.empty(n), np.zeros(n), np.empty(room)
+    present, costs = _present(clusters), (penalty, outlier_penalty, vanishing)
+    found = gains, roots, kept, ages, np.empty(BLOCK, np.int64)
+    work, (light, heaviest) = (squared, np.empty(d)), _light(weights)
+    changed, n_changed = _first_changed(ages, d)
     while moved and passes < most:
-        passes += 1
-        moved, first = False, 0
-        lightest, heavy = _lightest(clusters, 0.0), _lightest(clusters, light)
-        others = heavy, heaviest
+        passes, moved, first = passes + 1, False, 0
+        lightest, others = _lightest(clusters, 0.0), (_lightest(clusters, light), heaviest)
         n_changed = begin_pass(changed, n_changed, clusters, present, others, work[1])
         while first < n:
             block = first, min(first + BLOCK, n), measured
             _measure_gains(rows, weights, labels, costs, clusters, block, found)
+            count = _list_doubtful(weights, labels, costs, others[0], changed[3], block, found)
             first, measured = block[1], max(measured, block[1])
-            count = _list_doubtful(weights, labels, costs, heavy, distances, block, found)
-            for i in listed[:count]:
+            for i in found[4][:count]:
                 row, weight, own, gain = rows[i], weights[i], labels[i], gains[i]
                 out, share = weight * outlier_penalty, lightest / (lightest + weight)
-                certain = heavy / (heavy + weight)
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
                 if not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
+                    heavy = others[0] / (others[0] + weight)
                     bound = _cost_of_changed(
-                        row, weight, own, roots[i], gain, certain, changed, n_changed, masses
+                        row, weight, own, roots[i], gain, heavy, changed, n_changed, masses
                     )
                     kept[i] = min(kept[i], bound)
                     if bound >= gain:
@@ -598,17 +616,13 @@ def exchange_rows_compiled(
                 if not least + EXCHANGE_ROUNDING * penalty < gain:
                     continue
                 _move(row, weight, own, best, vanishing, clusters)
-                present = max(present, best + 1)
+                present, labels[i] = max(present, best + 1), best
                 for c in (own, best):
                     if c >= 0:
-                        if counts[c]:
-                            lightest = min(lightest, masses[c])
-                            heavy = min(heavy, masses[c] if masses[c] >= light else np.inf)
-                        others = heavy, heaviest
+                        lightest, others = _with(c, lightest, others, light, clusters)
                         n_changed = note_change(
                             c, changed, n_changed, clusters, present, others, work
                         )
-                labels[i] = best
                 moved, first = True, i + 1
                 break  # the next rows see the clusters that this move leads to
     return passes

@@ -306,7 +306,7 @@ def begin_pass(
     kept = 0
     for place in range(count):
         c = numbers[place]
-        share = _light_share(masses[c], others)
+        share = light_share(masses[c], others)
         ages[c] = max(ages[c] - 1, int(share < 1.0)) if counts[c] else 0
         if ages[c]:
             numbers[kept], places[c], shares[kept] = c, kept, share
@@ -341,20 +341,18 @@ def note_change(
     if not ages[c]:
         numbers[count], places[c] = c, count
         count += 1
-    ages[c], share = 2, _light_share(masses[c], others) if counts[c] else 1.0
+    ages[c], share = 2, light_share(masses[c], others)
     shares[places[c]] = share
     for j in range(len(centers)):
         column[j] = columns[j, places[c]] = centers[j, c]
-    if not counts[c]:
-        apart[:, places[c]] = np.inf
-    else:
+    if counts[c]:
         _square_distances(column, centers, present, squared)
-        squared[c] = np.inf
-        for other in range(present):
-            squares = share * squared[other]
-            apart[other, places[c]] = squares
-            if squares < distances[other] * distances[other]:
-                distances[other] = np.sqrt(squares)
+    for other in range(present):
+        squares = share * squared[other] if counts[c] and other != c else np.inf
+        apart[other, places[c]] = squares
+        if squares < distances[other] * distances[other]:
+            distances[other] = np.sqrt(squares)
+    if counts[c]:
         distances[c] = _near_changed(c, changed, count, column)
     return count
 
@@ -454,7 +452,7 @@ def _with(
 
 
 @compile_loop
-def _light_share(mass: float, others: Others) -> float:
+def light_share(mass: float, others: Others) -> float:
     """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
     lightest, heaviest = others
     if mass >= lightest:
@@ -583,7 +581,8 @@ def exchange_rows_compiled(
     (n, d), room, passes, measured, moved = rows.shape, len(masses), 0, 0, True
     gains, roots, squared = np.empty(n), np.zeros(n), np.empty(room)
     present, costs = _present(clusters), (penalty, outlier_penalty, vanishing)
-    found = gains, roots, kept, ages, np.empty(BLOCK, np.int64)
+    listed = np.empty(BLOCK, np.int64)
+    found = gains, roots, kept, ages, listed
     work, (light, heaviest) = (squared, np.empty(d)), _light(weights)
     changed, n_changed = _first_changed(ages, d)
     while moved and passes < most:
@@ -595,7 +594,8 @@ def exchange_rows_compiled(
             _measure_gains(rows, weights, labels, costs, clusters, block, found)
             count = _list_doubtful(weights, labels, costs, others[0], changed[3], block, found)
             first, measured = block[1], max(measured, block[1])
-            for i in found[4][:count]:
+            for place in range(count):
+                i = listed[place]
                 row, weight, own, gain = rows[i], weights[i], labels[i], gains[i]
                 out, share = weight * outlier_penalty, lightest / (lightest + weight)
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
@@ -945,7 +945,8 @@ def assign_from(
         seconds[i] = beyond * beyond
         listed[count] = i
         count += int(not (beyond > root and seconds[i] > TINY))
-    for i in listed[:count]:
+    for place in range(count):
+        i = listed[place]
         start, best, least = labels[i], labels[i], costs[i]
         root = np.sqrt(least)
         second = (WIDER * root) ** 2

@@ -845,7 +845,7 @@ def draw_row(sums: Float64Array, last: int, draw: float) -> int:
 
 
 @compile_loop
-def _open_at_best(
+def open_at_best(
     rows: Float64Array,
     weights: Float64Array,
     draws: Float64Array,
@@ -883,24 +883,6 @@ def _open_at_best(
             if best[i] < costs[i]:
                 costs[i], labels[i] = best[i], opened
     return found
-
-
-@compile_loop
-def open_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    penalty: float,
-    draws: Float64Array,
-    k: int,
-    labels: Int64Array,
-    costs: Float64Array,
-) -> int:
-    """Compiled twin of `short_search.open` for rows, (n, d)."""
-    for step in range(len(draws)):
-        if not _open_at_best(rows, weights, draws[step], 0.5 * penalty, k, labels, costs):
-            break
-        k += 1
-    return k
 
 
 @compile_loop
@@ -995,7 +977,7 @@ def swap_compiled(
         if labels[i] == removed:
             labels[i], costs[i] = others[i], second[i]
     before = costs.copy()
-    _open_at_best(rows, weights, draws[1], 0.0, removed, labels, costs)
+    open_at_best(rows, weights, draws[1], 0.0, removed, labels, costs)
     for i in range(n):
         if labels[i] == removed:
             second[i] = before[i]
@@ -1005,10 +987,12 @@ def swap_compiled(
 @compile_loop
 def _nearest_columns(centers: Float64Array, others: Float64Array) -> Int64Array:
     """Return the numbers, (k,), of the nearest of other centers, (d, m), to centers, (d, k)."""
-    found, squared = np.empty(centers.shape[1], np.int64), np.empty(others.shape[1])
-    for c in range(len(found)):
-        _square_distances(centers[:, c].copy(), others, len(squared), squared)
-        found[c], _ = _first_least(squared, len(squared))
+    d, k = centers.shape
+    rows, found, costs = np.empty((k, d)), np.empty(k, np.int64), np.empty(k)
+    for c in range(k):
+        for j in range(d):
+            rows[c, j] = centers[j, c]
+    assign_compiled(rows, others, found, costs)
     return found
 
 

@@ -21,7 +21,7 @@ from dask_dpmeans.kernels.row_exchange_compiled import (
     assign_compiled,
     cross_compiled,
     merge_compiled,
-    open_compiled,
+    open_at_best,
     settle_compiled,
 )
 
@@ -116,11 +116,15 @@ class FewRows:
         Labels and squared distances, (n,), change in place.  `draws`, (m, tries), are numbers in
         [0, 1).  It ends where no drawn row would save half the penalty.
         """
-        given = self.rows, self.weights, self.penalty, draws, k, labels, costs
-        if pays(open_compiled, given, 16 * draws.size * self.rows.size):
-            return open_compiled(*given)
+        least = 0.5 * self.penalty
+        given = self.rows, self.weights, draws.ravel(), least, k, labels, costs
+        compiled = pays(open_at_best, given, 16 * draws.size * self.rows.size)
         for step in draws:
-            if not self._open(step, 0.5 * self.penalty, k, labels, costs):
+            if compiled:
+                opens = open_at_best(self.rows, self.weights, step, least, k, labels, costs)
+            else:
+                opens = self._open(step, least, k, labels, costs)
+            if not opens:
                 break
             k += 1
         return k
@@ -201,7 +205,7 @@ def _assign(rows: Float64Array, centers: Float64Array) -> Int64Array:
     """Return the numbers, (n,), of the nearest of centers, (d, k)."""
     labels, costs = np.empty(len(rows), np.int64), np.empty(len(rows))
     given = rows, centers, labels, costs
-    if pays(assign_compiled, given, centers.size * len(rows)):
+    if pays(assign_compiled, given, 16 * centers.size * len(rows)):
         assign_compiled(*given)
         return labels
     for part in _parts(rows, centers):

@@ -30,7 +30,9 @@ WIDER = 1.5
 """Centers are looked for up to this many times the distance of a row from a near one; second nearest
 ones may be farther."""
 LIGHT = 10.0
-"""Clusters lighter than this many rows count as changed in each pass: a row may join them for little."""
+"""Clusters lighter than this many rows count as changed in each pass: a row may join them for little.
+
+Children of 2,310 rows in 40 clusters took .74 of the time so, and those without light clusters as long."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
 
@@ -299,7 +301,7 @@ def begin_pass(
 ) -> int:
     """Return how many clusters changed in the pass before, and note how far others are from them.
 
-    Light ones always count as changed.
+    Light ones always count as changed.  The column, (d,), is overwritten.
     """
     centers, masses, counts = clusters
     numbers, places, ages, distances, columns, _, shares = changed

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.crossover_compiled import assign_compiled, cross_compiled, open_at_best
 from dask_dpmeans.kernels.divergence import SquaredEuclidean
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import pays, plain
@@ -18,10 +19,7 @@ from dask_dpmeans.kernels.row_exchange import MOVING, move_rows, squared_to_each
 from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
-    assign_compiled,
-    cross_compiled,
     merge_compiled,
-    open_compiled,
     settle_compiled,
 )
 
@@ -51,6 +49,8 @@ class Partition:
     objective: float
     passes: int
     """Passes over the rows in which single rows moved."""
+    labels: Int64Array
+    """(n,), the numbers of the rows' clusters."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class FewRows:
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
         if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=6):
-            return Partition(*settle_compiled(*given))
+            return Partition(*settle_compiled(*given), labels)
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
         while merged and passes < self.most:
@@ -90,7 +90,8 @@ class FewRows:
         squares = np.square(self.rows.T - centers[:, labels])
         costs = self.weights * np.add.accumulate(squares, axis=0)[-1]
         objective = float(np.add.accumulate(costs)[-1]) + self.penalty * k
-        return Partition(np.ascontiguousarray(centers[:, counts > 0]), objective, passes)
+        means = np.ascontiguousarray(centers[:, counts > 0])
+        return Partition(means, objective, passes, (np.cumsum(counts > 0) - 1)[labels])
 
     def _means(
         self, labels: Int64Array, room: int
@@ -113,11 +114,15 @@ class FewRows:
         Labels and squared distances, (n,), change in place.  `draws`, (m, tries), are numbers in
         [0, 1).  It ends where no drawn row would save half the penalty.
         """
-        given = self.rows, self.weights, self.penalty, draws, k, labels, costs
-        if pays(open_compiled, given, 16 * draws.size * self.rows.size):
-            return open_compiled(*given)
+        least = 0.5 * self.penalty
+        given = self.rows, self.weights, draws.ravel(), least, k, labels, costs
+        compiled = pays(open_at_best, given, 16 * draws.size * self.rows.size)
         for step in draws:
-            if not self._open(step, 0.5 * self.penalty, k, labels, costs):
+            if compiled:
+                opens = open_at_best(self.rows, self.weights, step, least, k, labels, costs)
+            else:
+                opens = self._open(step, least, k, labels, costs)
+            if not opens:
                 break
             k += 1
         return k
@@ -148,7 +153,7 @@ class FewRows:
 
     def child(self, one: Partition, two: Partition, draws: Float64Array) -> Partition:
         """Return the end of a search from a crossover; see `cross` for the draws."""
-        given = self.rows, self.weights, one.centers, two.centers, draws
+        given = self.rows, self.weights, one.centers, two.centers, one.labels, draws
         if pays(cross_compiled, given, 16 * one.centers.shape[1] * self.rows.size, seconds=2):
             labels, *known = cross_compiled(*given)
             return self.settle(labels, (known[0], known[1]))
@@ -198,7 +203,7 @@ def _assign(rows: Float64Array, centers: Float64Array) -> Int64Array:
     """Return the numbers, (n,), of the nearest of centers, (d, k)."""
     labels, costs = np.empty(len(rows), np.int64), np.empty(len(rows))
     given = rows, centers, labels, costs
-    if pays(assign_compiled, given, centers.size * len(rows)):
+    if pays(assign_compiled, given, 16 * centers.size * len(rows)):
         assign_compiled(*given)
         return labels
     for part in _parts(rows, centers):

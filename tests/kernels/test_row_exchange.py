@@ -16,9 +16,9 @@ from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
 from dask_dpmeans.kernels.row_exchange_compiled import (
-    FEW_CHANGED,
     begin_pass,
     exchange_rows_compiled,
+    light_share,
     note_change,
 )
 
@@ -118,12 +118,12 @@ def test_of_costs_that_underflow_to_0_the_first_cluster_counts():
     assert found.labels.tolist() == [0, 0, 1]
 
 
-def nearest_changed(centers, counts, ages):
-    """The distance of each center with rows to the nearest other one that changed."""
+def nearest_changed(centers, shares, counts, ages):
+    """The distance of each center with rows to the nearest other one that changed, less for light ones."""
     found = []
     for c in np.flatnonzero(counts):
         others = np.flatnonzero((ages > 0) & (counts > 0) & (np.arange(len(counts)) != c))
-        squared = np.square(centers[:, others].T - centers[:, c]).sum(axis=1)
+        squared = np.square(centers[:, others].T - centers[:, c]).sum(axis=1) * shares[others]
         found.append(np.sqrt(squared.min(initial=np.inf)))
     return found
 
@@ -156,27 +156,54 @@ def test_rows_are_evaluated_once_if_few_clusters_change():
 def test_centers_know_the_nearest_one_that_changed(seed, k, d):
     random = np.random.default_rng(seed)
     centers, counts = random.integers(-3, 4, (d, k)).astype(np.float64), random.integers(0, 3, k)
-    counts[0] = 1
-    clusters, ages = (centers, np.ones(k), counts), random.choice([0, 1, 2], k)
+    counts[0], masses, others = 1, random.choice([0.5, 2.0, 8.0], k), (2.0, 1.0)
+    clusters, ages = (centers, masses, counts), random.choice([0, 1, 2], k)
     numbers = np.concatenate([np.flatnonzero(ages), np.zeros(k, np.int64)])[:k]
-    changed = numbers, np.empty(k, np.int64), ages, np.empty(k), np.empty((d, k))
+    distances, apart = np.empty(k), np.full((k, k), np.inf)
+    columns = np.empty((d, k))
+    changed = numbers, np.empty(k, np.int64), ages, distances, columns, apart, np.empty(k)
     centers[:, counts == 0] = np.inf
-    before = ages.copy()
-    count, few = begin_pass(changed, int((before > 0).sum()), clusters, k)
-    assert count == (before == 2).sum()
-    assert few == (count <= FEW_CHANGED * k)
-    assert ages.tolist() == np.where(before == 2, 1, 0).tolist()
-    if few:
-        exact = nearest_changed(centers, counts, ages)
-        np.testing.assert_allclose(changed[3][counts > 0], exact, rtol=1e-12)
+    before, shares = ages.copy(), np.array([light_share(mass, others) for mass in masses])
+    count = begin_pass(changed, int((before > 0).sum()), clusters, k, others, np.empty(d))
+    later = np.where((before == 2) | ((before == 1) & (shares < 1)), 1, 0)
+    assert ages.tolist() == np.where(counts > 0, later, 0).tolist()
+    assert numbers[:count].tolist() == np.flatnonzero(ages).tolist()
+    exact = nearest_changed(centers, shares, counts, ages)
+    np.testing.assert_allclose(distances[counts > 0], exact, rtol=1e-12)
     for c in random.integers(k, size=6):
+        counts[c] = random.integers(3)
         centers[:, c] = random.integers(-3, 4, d) if counts[c] else np.inf
-        count = note_change(c, changed, count, clusters, k, few, np.empty(k))
+        count = note_change(c, changed, count, clusters, k, others, (np.empty(k), np.empty(d)))
         assert sorted(numbers[:count]) == np.flatnonzero(ages).tolist()
         assert ages[c] == 2
-    if few:
-        later = np.array(nearest_changed(centers, counts, ages))
-        assert (changed[3][counts > 0] <= later * (1 + 1e-12)).all()
+        exact = np.array(nearest_changed(centers, shares, counts, ages))
+        assert (distances[counts > 0] <= exact * (1 + 1e-12)).all()
+        for place, other in enumerate(numbers[:count]):
+            seen = np.flatnonzero((counts > 0) & (np.arange(k) != other))
+            expected = np.full(len(seen), np.inf)
+            if counts[other]:
+                squared = np.square(centers[:, [other]] - centers[:, seen]).sum(axis=0)
+                expected = squared * shares[other]
+                assert apart[other, place] == np.inf
+            np.testing.assert_allclose(apart[seen, place], expected, rtol=1e-9)
+
+
+@given(
+    mass=st.floats(1e-3, 1e3),
+    weight=st.floats(1e-3, 1.0),
+    lightest=st.floats(1e-3, 1e3),
+    lower=st.floats(0.01, 1.0),
+)
+def test_a_light_cluster_costs_no_less_than_its_share(mass, weight, lightest, lower):
+    """Also if other clusters have become lighter since."""
+    share = light_share(mass, (lightest, 1.0))
+    assert 0.0 < share <= 1.0
+    others = lightest * lower
+    if mass < lightest or lower == 1.0:
+        bound = share * others / (others + weight)
+        assert mass / (mass + weight) >= bound
+    if mass < lightest and weight == 1.0 == lower:
+        assert mass / (mass + weight) == pytest.approx(share * lightest / (lightest + weight))
 
 
 def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):

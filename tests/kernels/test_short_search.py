@@ -1,13 +1,23 @@
 """Short searches: the objective is that of the partition, and NumPy gives the bytes of compiled loops."""
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables
 
-from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.row_exchange_compiled import bound_costs, cross_compiled, swap_compiled
+from dask_dpmeans.kernels import crossover_compiled, numba_support, row_exchange_compiled
+from dask_dpmeans.kernels.crossover_compiled import (
+    WIDER,
+    add_chances,
+    assign_from,
+    cross_compiled,
+    draw_row,
+    swap_compiled,
+)
+from dask_dpmeans.kernels.row_exchange_compiled import LIGHT, bound_costs
 from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
 
 
@@ -52,6 +62,7 @@ def assert_numpy_gives_the_same(searches):
     for one, other in zip(compiled, plain, strict=True):
         assert one.centers.tobytes() == other.centers.tobytes()
         assert (one.objective, one.passes) == (other.objective, other.passes)
+        assert one.labels.tolist() == other.labels.tolist()
 
 
 @settings(max_examples=60)
@@ -95,7 +106,7 @@ def test_rows_are_as_far_from_other_centers_as_a_crossover_says(problem):
     one, two, _ = ends(few, *drawn(few, random))
     draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * SWAP_TRIES)
     labels, seconds, centers = cross_compiled(
-        few.rows, few.weights, one.centers, two.centers, draws
+        few.rows, few.weights, one.centers, two.centers, one.labels, draws
     )
     assert np.isinf(centers).all(axis=0).sum() == (centers.shape[1] > 1)
     squared = np.square(few.rows[:, :, np.newaxis] - centers).sum(axis=1)
@@ -112,19 +123,21 @@ def test_what_is_kept_of_a_row_is_at_most_what_it_costs_in_clusters_that_stay(pr
     centers = few.rows[random.integers(n, size=k)].T + random.normal(0, 0.1, (few.rows.shape[1], k))
     before = centers + random.normal(size=centers.shape) * motion * random.choice([0.0, 1.0], k)
     counts, kept, ages = random.integers(0, 3, k), np.empty(n), np.empty(k, np.int64)
-    counts[0], masses = 1, random.choice([1e-3, 0.5, 4.0], k)
+    counts[0], masses = 1, random.choice([1e-3, 4.0, 40.0], k)
     squared, own = np.square(few.rows[:, :, np.newaxis] - before).sum(axis=1), np.arange(n) % k
     squared[np.arange(n), own] = np.inf
     seconds, clusters = np.minimum(squared.min(axis=1), 1e300), (centers, masses, counts)
     bound_costs(few.weights, seconds, before, 0.01, clusters, kept, ages)
-    moved = np.sqrt(np.square(centers - before).sum(axis=0)) > 0.01
+    light = LIGHT * few.weights.mean()
+    moved = (np.sqrt(np.square(centers - before).sum(axis=0)) > 0.01) | (masses < light)
     assert ages.tolist() == np.where(moved & (counts > 0), 2, 0).tolist()
     joined = few.weights[:, np.newaxis] * masses / (masses + few.weights[:, np.newaxis])
     costs = joined * np.square(few.rows[:, :, np.newaxis] - centers).sum(axis=1)
     costs[np.arange(n), own] = np.inf
     unchanged = (ages == 0) & (counts > 0)
     assert (kept <= costs[:, unchanged].min(axis=1, initial=np.inf)).all()
-    lightest = masses[counts > 0].min()
+    lightest = masses[(counts > 0) & (masses >= light)].min(initial=np.inf)
+    lightest = lightest if lightest < np.inf else light
     least = few.weights * lightest / (lightest + few.weights) * seconds
     if not (before != centers).any():
         np.testing.assert_allclose(kept, least, rtol=1e-6)
@@ -139,6 +152,9 @@ def test_the_objective_is_what_the_means_cost_with_the_price_of_the_clusters(pro
         nearest = np.square(differences).sum(axis=1).min(axis=1)
         k = end.centers.shape[1]
         assert 1 <= k <= len(few.rows)
+        means = [few.weights[end.labels == c] @ few.rows[end.labels == c] for c in range(k)]
+        masses = np.bincount(end.labels, few.weights, k)
+        np.testing.assert_allclose(end.centers, np.array(means).T / masses, rtol=1e-9, atol=1e-9)
         exact = float(few.weights @ nearest) + few.penalty * k
         assert end.objective == pytest.approx(exact, rel=1e-9, abs=1e-9 * few.penalty)
 
@@ -200,7 +216,67 @@ def test_a_swap_takes_the_cheapest_center_and_opens_where_it_saves_most(seed, n,
     centers = random.integers(-4, 5, (d, k)).astype(np.float64)
     draws = random.random((2, SWAP_TRIES))
     if compiled:
-        labels, _, _ = swap_compiled(few.rows, few.weights, centers, draws)
+        labels = random.integers(k, size=n)
+        swap_compiled(few.rows, few.weights, centers, draws, labels)
     else:
         labels = few.swap(centers, draws)
     assert labels.tolist() == swapped(few, centers, draws)
+
+
+@settings(max_examples=200)
+@given(
+    seed=seeds,
+    n=st.integers(1, 40),
+    d=st.integers(1, 4),
+    k=st.integers(2, 20),
+    whole=st.booleans(),
+    scale=st.sampled_from([1.0, 1e-162]),
+)
+def test_rows_find_the_first_of_the_nearest_centers_from_any_label(seed, n, d, k, whole, scale):
+    random = np.random.default_rng(seed)
+    draw = (lambda shape: random.integers(-3, 4, shape)) if whole else random.standard_normal
+    rows, centers = draw((n, d)) * scale, draw((d, k)) * scale
+    labels, costs, seconds = random.integers(k, size=n), np.empty(n), np.empty(n)
+    start = labels.copy()
+    assign_from(rows, centers, labels, costs, seconds)
+    squared = np.zeros((n, k))
+    for row, center in zip(rows.T, centers, strict=True):
+        squared += np.square(row[:, np.newaxis] - center)
+    every = np.arange(n)
+    assert labels.tolist() == squared.argmin(axis=1).tolist()
+    assert costs.tolist() == squared.min(axis=1).tolist()
+    farther = squared.copy()
+    farther[every, labels] = np.inf
+    assert (seconds <= farther.min(axis=1)).all()
+    least = np.minimum(farther.min(axis=1), WIDER**2 * squared[every, start])
+    if scale == 1.0:
+        between = np.square(centers[:, :, np.newaxis] - centers[:, np.newaxis]).sum(axis=0)
+        between[np.arange(k), np.arange(k)] = np.inf
+        near = np.sqrt(between.min(axis=1)[start]) - np.sqrt(squared[every, start])
+        alone = near > np.sqrt(squared[every, start])
+        least[alone] = np.square(near[alone])
+        assert (seconds >= least * (1 - 1e-6) - 1e-12).all()
+
+
+@given(seed=seeds, n=st.integers(1, 30))
+def test_a_row_is_drawn_by_its_weight_times_its_cost(seed, n):
+    random = np.random.default_rng(seed)
+    weights, costs = random.integers(1, 4, n) / 4, random.integers(0, 3, n).astype(np.float64)
+    sums = np.empty(n)
+    last = add_chances(weights, costs, sums)
+    assert last == max(np.flatnonzero(costs), default=-1)
+    for draw in [0.0, *random.random(4), 1.0 - 2**-53] if last >= 0 else []:
+        chances = np.cumsum(weights * costs)
+        wanted = draw * chances[-1]
+        expected = min(np.searchsorted(chances, wanted, side="right"), last)
+        assert draw_row(sums, last, draw) == expected
+
+
+def test_loops_that_stand_in_two_files_are_the_same() -> None:
+    """A compiled loop is kept until its own file changes, so all that it calls is in that file."""
+    for name in ("_square_distances", "_least", "_squared", "_less", "first_columns"):
+        both = [getattr(file, name) for file in (crossover_compiled, row_exchange_compiled)]
+        first, second = (inspect.getsource(inspect.unwrap(each)) for each in both)
+        assert first == second
+    for name in ("DISTANCE_ROUNDING", "TINY"):
+        assert getattr(crossover_compiled, name) == getattr(row_exchange_compiled, name)

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 from scipy.cluster.hierarchy import dendrogram, is_valid_linkage
 from scipy.sparse import csr_array
-from sklearn.datasets import make_circles, make_moons
+from sklearn.datasets import load_breast_cancer, load_iris, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import SPARSE_PROBABILITIES
 
@@ -128,6 +129,57 @@ def test_a_fit_with_the_chosen_penalties_is_the_same(fitted):
     assert one.micro_penalty_ == fitted.micro_penalty_
     other = LinkageDPMeans(fitted.penalty_, random_state=0).fit(ROWS)
     same(other, fitted)
+
+
+ORDINARY = {
+    "iris": load_iris().data,
+    "breast cancer": StandardScaler().fit_transform(load_breast_cancer().data),
+    **{
+        f"wide circles {seed}": make_circles(500, noise=0.08, factor=0.5, random_state=seed)[0]
+        for seed in (0, 5)
+    },
+}
+"""Rows whose micro-clusters by the summary and by the fit differ in the best number of clusters."""
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.filterwarnings("error")
+def test_the_number_that_is_told_is_the_number_of_the_fit(name):
+    rows = ORDINARY[name]
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    choice = model.choice_
+    assert choice.n_clusters == model.n_clusters_ == len(set(model.labels_))
+    assert choice.reason.startswith(f"{model.n_clusters_} clusters stay the best")
+    assert choice.chosen.low <= model.penalty_ <= choice.chosen.high
+    for each in choice.alternatives:
+        if not each.balls:
+            other = LinkageDPMeans(**each.penalties, random_state=0).fit(rows)
+            assert other.n_clusters_ == each.n_clusters
+    same(LinkageDPMeans(**choice.penalties, random_state=0).fit(rows), model)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"penalty": -0.9}, {"penalty": -0.3}, {"penalty": -1.0}, {"micro_penalty": 0.3}],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_a_price_that_is_given_has_the_number_of_the_fit_too(given):
+    model = LinkageDPMeans(**given, random_state=0).fit(ORDINARY["wide circles 0"])
+    choice = model.choice_
+    assert choice.n_clusters == model.n_clusters_
+    assert choice.penalties == {"penalty": model.penalty_, "micro_penalty": model.micro_penalty_}
+    assert {name: choice.penalties[name] for name in given} == given
+    assert choice.reason.startswith(f"{model.n_clusters_} clusters, with")
+    same(LinkageDPMeans(**choice.penalties, random_state=0).fit(ORDINARY["wide circles 0"]), model)
+
+
+def test_the_price_of_a_number_that_is_asked_for_gives_it():
+    for count in (2, 4):
+        model = LinkageDPMeans(n_clusters=count, random_state=0).fit(MOONS[0])
+        other = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(MOONS[0])
+        assert other.n_clusters_ == count == model.choice_.n_clusters
+        assert other.penalty_ == model.penalty_
 
 
 def test_a_number_of_clusters_that_is_asked_for_is_had(fitted):

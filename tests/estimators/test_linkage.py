@@ -6,6 +6,7 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 from scipy.cluster.hierarchy import dendrogram, is_valid_linkage
 from scipy.sparse import csr_array
@@ -174,12 +175,13 @@ def test_a_price_that_is_given_has_the_number_of_the_fit_too(given):
     same(LinkageDPMeans(**choice.penalties, random_state=0).fit(ORDINARY["wide circles 0"]), model)
 
 
-def test_the_price_of_a_number_that_is_asked_for_gives_it():
-    for count in (2, 4):
-        model = LinkageDPMeans(n_clusters=count, random_state=0).fit(MOONS[0])
-        other = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(MOONS[0])
-        assert other.n_clusters_ == count == model.choice_.n_clusters
-        assert other.penalty_ == model.penalty_
+@pytest.mark.parametrize("count", [2, 7])
+def test_the_price_of_a_number_that_is_asked_for_gives_it(count):
+    rows = ORDINARY["wide circles 0"]
+    model = LinkageDPMeans(n_clusters=count, random_state=0).fit(rows)
+    other = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(rows)
+    assert other.n_clusters_ == count == model.choice_.n_clusters
+    assert other.penalty_ == model.penalty_
 
 
 def test_a_number_of_clusters_that_is_asked_for_is_had(fitted):
@@ -293,6 +295,9 @@ def test_a_run_is_loaded_as_it_was_fitted(tmp_path, data, fitted):
     same(loaded, fitted)
     assert loaded.choice_ == fitted.choice_
     assert loaded.links_left_out_ == 0
+    stored = zarr.open_group(run, mode="r").attrs["dask_dpmeans"]["parameters"]
+    given = set(fitted.get_params()) - {"random_state"}
+    assert set(stored) == given | {"seed"}  # and nothing that was learned
     np.testing.assert_array_equal(loaded.predict(ROWS), fitted.labels_)
     np.testing.assert_array_equal(loaded.labels_at(3, ROWS), fitted.labels_at(3))
     with pytest.raises(InputError, match="X must be given: a run does not keep"):

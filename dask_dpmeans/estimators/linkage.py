@@ -65,7 +65,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         The price of a cluster, from -1 to below 0, as in `GraphCutDPMeans`.  The nearer to 0, the
         fewer clusters; at -1 each micro-cluster is a cluster.  "auto" chooses it twice, from the
         rows, or from a sample of about 6,144 of them if there are more than 12,288, and from the
-        micro-clusters of the fit: by the mean score of both.
+        micro-clusters of the fit: by the mean score of both, and of fewer micro-clusters.
     micro_penalty : float or "auto", default "auto"
         The price of a micro-cluster, as for `DPMeans` with `search`.  "auto" chooses the price at
         which about 2 * sqrt(different rows), from 30 to 300, micro-clusters are best, or more of

@@ -19,8 +19,8 @@ class LinkageAlternative(Alternative):
 
     The score is log(low / high) * n_clusters**(1 / 4) in two dimensions; in more, penalties count
     by a power (see `levels.cut_score`).  After a fit, penalties are of its micro-clusters, and the
-    score is the mean with the score on the micro-clusters of the summary.  For balls, with penalty
-    -1, it is the score of their own prices, and halves are of the rows.
+    score is the mean with the scores on those of the summary, and on fewer of them.  For balls,
+    with penalty -1, it is the score of their own prices, and halves are of the rows.
     """
 
     negative: ClassVar[bool] = True

@@ -47,6 +47,7 @@ from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
 from dask_dpmeans.methods.linkage.levels import (
+    COARSER,
     LEAST_DIMENSION,
     Levels,
     ball,
@@ -234,6 +235,7 @@ class LevelsJob:
         return Levels(
             price=price,
             cuts=_cuts(summary, path.centers[k - 1]),
+            coarser=_cuts(summary, path.centers[max(1, round(COARSER * k)) - 1]),
             n_rows=len(summary.rows),
             dimension=intrinsic_dimension(path.inertias),
             balls=balls,

@@ -1,15 +1,15 @@
 """Numbers of clusters of a tree of micro-clusters: their intervals of penalties, and their scores.
 
 A choice sees the micro-clusters of a summary, and the fit has micro-clusters of its own.  Either may
-hold a gap by chance, so the number of clusters is taken by the mean of both scores.  Of 368 fits of
-sets of many kinds, the mean took a right number in 308, the score of the summary alone in 299, and
-of the fit alone in 301.
+hold a gap by chance, so the number of clusters is taken by the mean of both scores, and of a third
+one on fewer micro-clusters.  Of 368 fits of sets of many kinds, the mean of both took a right number
+in 308, the score of the summary alone in 299, and of the fit alone in 301.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from statistics import fmean
 from typing import Self
 
 import numpy as np
@@ -27,6 +27,10 @@ LEAST_DIMENSION = 2.0
 their clusters."""
 FARTHEST = 0.999
 """Penalties of single numbers of clusters are not farther from 0: -1 means balls."""
+COARSER = 0.6
+"""The fit compares the numbers on this share of the micro-clusters of the summary, too: a gap by chance
+seldom stays.  Of 296 sets of 150 to 800 rows that this share was not chosen on, 239 had a right number
+of clusters with it, 228 without; mean ARI .931 and .925."""
 FEW_EACH = 4
 """Up to so many micro-clusters for each cluster are few: a cluster that is one of them has no links
 inside, and is joined to others.  Of 49 sets of 10 to 40 balls in 2 to 200 columns 17 lost some of
@@ -49,22 +53,23 @@ class Levels:
     """Dimension of the rows; see `intrinsic_dimension`."""
     balls: Interval | None
     """Prices at which the given number of clusters is best, if they are clear."""
-    summary: Self | None = None
-    """The levels of the summary that chose, if these are of a fit."""
+    coarser: Float64Array
+    """(m',), the cuts of `COARSER` times as many micro-clusters of the summary."""
+    summary: tuple[Mapping[int, float], ...] = ()
+    """Scores on both micro-clusters of the summary, by number, if these are levels of a fit."""
 
-    @cached_property
+    @property
     def intervals(self) -> list[Interval]:
         """Penalties at which the numbers of clusters are best."""
         return cut_intervals(self.cuts)
 
-    @cached_property
-    def scores(self) -> dict[int, float]:
-        """Scores of the numbers of clusters that are best at some penalty, without a summary's."""
-        return {each.n_clusters: cut_score(each, self.dimension) for each in self.intervals}
-
-    def of_fit(self, cuts: Float64Array) -> "Levels":
+    def of_fit(self, cuts: Float64Array) -> Self:
         """Return the levels of a fit's micro-clusters, whose cuts are (m,), after the choice."""
-        return replace(self, cuts=cuts, summary=self)
+        scores = tuple(
+            {each.n_clusters: cut_score(each, self.dimension) for each in cut_intervals(some)}
+            for some in (self.cuts, self.coarser)
+        )
+        return replace(self, cuts=cuts, summary=scores)
 
     @property
     def best(self) -> Interval:
@@ -88,11 +93,9 @@ class Levels:
         return found > max(worth / clearer, LEAST_SCORE)
 
     def score_of(self, interval: Interval) -> float:
-        """Return the score of an interval: of a fit, the mean with the score of the summary."""
-        found = cut_score(interval, self.dimension)
-        if self.summary is None:
-            return found
-        return (found + self.summary.scores.get(interval.n_clusters, 0.0)) / 2
+        """Return the score of an interval: of a fit, the mean with the scores of the summary."""
+        others = [each.get(interval.n_clusters, 0.0) for each in self.summary]
+        return fmean([cut_score(interval, self.dimension), *others])
 
     def interval_of(self, number: int) -> Interval:
         """Return the interval of a number of clusters, or the penalty at which it is nearly best."""

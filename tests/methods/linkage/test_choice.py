@@ -27,7 +27,7 @@ from dask_dpmeans.methods.linkage.chooser import (
     micro_clusters,
     price_of,
 )
-from dask_dpmeans.methods.linkage.levels import NEAREST, Levels, cut_intervals, cut_score
+from dask_dpmeans.methods.linkage.levels import COARSER, NEAREST, Levels, cut_intervals, cut_score
 from dask_dpmeans.methods.linkage.search import Method
 from dask_dpmeans.methods.linkage.tree import GroupTree, without_light_components
 
@@ -155,26 +155,34 @@ def test_the_number_of_an_interval_has_the_least_cut_and_price(falls: list[float
         assert objective[each.n_clusters - 1] <= objective.min() + 1e-12
 
 
-def levels_of(falls: list[float]) -> Levels:
-    """Levels whose cuts rise by falls, as those of a summary."""
-    cuts = np.concatenate([[0.0], np.cumsum(falls)])
-    return Levels(price=1.0, cuts=cuts, n_rows=100, dimension=2.0, balls=None)
+def levels_of(falls: list[float], coarser: list[float]) -> Levels:
+    """Levels of a summary whose cuts rise by falls, as others rise with coarser micro-clusters."""
+    cuts, others = (np.concatenate([[0.0], np.cumsum(each)]) for each in (falls, coarser))
+    figures = {"n_rows": 100, "dimension": 2.0, "balls": None}
+    return Levels(price=1.0, cuts=cuts, coarser=others, **figures)
+
+
+def scores_of(cuts: np.ndarray) -> dict[int, float]:
+    return {each.n_clusters: cut_score(each, 2.0) for each in cut_intervals(cuts)}
 
 
 RISES = st.lists(st.floats(0.0, 1.4), min_size=1, max_size=12)
 
 
 @settings(max_examples=50, deadline=None)
-@given(RISES, RISES)
+@given(RISES, RISES, RISES)
 def test_a_fit_takes_the_number_with_the_best_mean_score_at_a_penalty_of_its_own(
-    before: list[float], after: list[float]
+    before: list[float], coarser: list[float], after: list[float]
 ) -> None:
-    summary = levels_of(before)
-    fit = summary.of_fit(levels_of(after).cuts)
-    own = {each.n_clusters: cut_score(each, 2.0) for each in cut_intervals(fit.cuts)}
-    first = {each.n_clusters: cut_score(each, 2.0) for each in cut_intervals(summary.cuts)}
-    means = {k: (score + first.get(k, 0.0)) / 2 for k, score in own.items() if k > 1}
-    assert fit.best.n_clusters == max(means, key=means.get, default=1)
+    summary = levels_of(before, coarser)
+    fit = summary.of_fit(levels_of(after, coarser).cuts)
+    own, first, second = map(scores_of, (fit.cuts, summary.cuts, summary.coarser))
+    means = {
+        k: (score + first.get(k, 0.0) + second.get(k, 0.0)) / 3 for k, score in own.items() if k > 1
+    }
+    assert (fit.best.n_clusters > 1) == bool(means)
+    if means:
+        assert means[fit.best.n_clusters] == pytest.approx(max(means.values()))
     tree = GroupTree(np.empty((0, 4)), fit.cuts)
     if means and fit.best.low < fit.best.high * (1 + 1e-9):
         assert fit.score_of(fit.best) == pytest.approx(means[fit.best.n_clusters])
@@ -288,6 +296,11 @@ def test_a_stored_penalty_of_more_than_0_is_refused() -> None:
     told["alternatives"][0]["penalty"] = 1.0
     with pytest.raises(ValueError, match=r"choice\.penalty cannot be 1"):
         LinkageChoice.from_json(told)
+
+
+def test_a_choice_keeps_the_cuts_of_fewer_micro_clusters_for_the_fit() -> None:
+    levels = choose(sources.as_source(CIRCLES[:500]), 0)[1]
+    assert len(levels.coarser) == round(COARSER * len(levels.cuts)) < len(levels.cuts)
 
 
 def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:

@@ -19,7 +19,7 @@ class LinkageAlternative(Alternative):
 
     The score is log(low / high) * n_clusters**(1 / 4) in two dimensions; in more, penalties count
     by a power (see `levels.cut_score`).  After a fit, penalties are of its micro-clusters, and the
-    score is the mean with the scores on those of the summary, and on fewer of them.  For balls,
+    score is the mean with the scores on the summary's micro-clusters, and on fewer.  For balls,
     with penalty -1, it is the score of their own prices, and halves are of the rows.
     """
 

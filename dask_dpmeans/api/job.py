@@ -19,7 +19,7 @@ from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
 from dask_dpmeans.errors import NOT_CONVERGED, InputError
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, ChosenFit
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
 from dask_dpmeans.sources import (
     Accepting,
     Columns,
@@ -170,15 +170,21 @@ def _names_to_choose(request: Manifest, names: tuple[str, ...]) -> list[str]:
 
 def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
     """Return the request with the choice of penalties; a resumed run had the same."""
-    choice, penalties = chosen.choice.as_json(), chosen.choice.penalties
-    if request.choice not in (None, choice):
+    penalties = chosen.choice.penalties
+    if request.choice not in (None, chosen.choice.as_json()):
         before = " and ".join(repr(request.parameters[name]) for name in penalties)
         now = " and ".join(map(repr, penalties.values()))
         raise InputError(
             f"the run was begun with the penalty {before}, but these rows give {now}: the "
             "input has changed, or this is another type of CPU; use --force to start anew"
         )
-    return replace(request, choice=choice, parameters={**request.parameters, **penalties})
+    return _with_choice(request, chosen.choice)
+
+
+def _with_choice(request: Manifest, choice: Choice) -> Manifest:
+    """Return the request with a choice and its penalties."""
+    penalties = {**request.parameters, **choice.penalties}
+    return replace(request, choice=choice.as_json(), parameters=penalties)
 
 
 @dataclass(frozen=True)
@@ -239,10 +245,13 @@ def _fit(
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)
+    choice = None if chosen is None else chosen.choice_after(end.state)
+    if choice is not None:
+        request = _with_choice(request, choice)
     _write_result(store, lock, request, learned, scale, method, chosen, end)
     found_k = end.history[-1].n_clusters
-    if end.converged and chosen is not None and chosen.choice.unlike(found_k):
-        warnings.warn(chosen.choice.differs(found_k), stacklevel=5)
+    if end.converged and choice is not None and choice.unlike(found_k):
+        warnings.warn(choice.differs(found_k), stacklevel=5)
     return end.converged
 
 

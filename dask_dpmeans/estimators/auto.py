@@ -89,7 +89,8 @@ class AutoMixin(ClustersMixin):
             self._set_choice(vars(method), None, None)
             return
         stability = chosen.cluster_stability(source, state)
-        self._set_choice(chosen.choice.penalties, chosen.choice, stability)
+        choice = chosen.choice_after(state)
+        self._set_choice(choice.penalties, choice, stability)
         self.n_passes_ += chosen.passes
 
     def _told_choice(self, flags: str = "") -> dict[str, str]:

@@ -365,8 +365,9 @@ class CentersMixin(NearestCenterMixin):
             model._note(given, progress)
 
         converged = self._drive(mapped.source, method, tasks, note, frames=3)
-        if converged and chosen is not None and chosen.choice.unlike(self.n_clusters_):
-            warnings.warn(chosen.choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
+        choice = getattr(self, "choice_", None)
+        if converged and choice is not None and choice.unlike(self.n_clusters_):
+            warnings.warn(choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
 
     def _map_rows(
         self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object

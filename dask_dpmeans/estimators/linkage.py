@@ -63,8 +63,9 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
     ----------
     penalty : float or "auto", default "auto"
         The price of a cluster, from -1 to below 0, as in `GraphCutDPMeans`.  The nearer to 0, the
-        fewer clusters; at -1 each micro-cluster is a cluster.  "auto" chooses it from the rows, or
-        from a sample of about 6,144 of them if there are more than 12,288.
+        fewer clusters; at -1 each micro-cluster is a cluster.  "auto" chooses it twice, from the
+        rows, or from a sample of about 6,144 of them if there are more than 12,288, and from the
+        micro-clusters of the fit: by the mean score of both, and of fewer micro-clusters.
     micro_penalty : float or "auto", default "auto"
         The price of a micro-cluster, as for `DPMeans` with `search`.  "auto" chooses the price at
         which about 2 * sqrt(different rows), from 30 to 300, micro-clusters are best, or more of
@@ -95,6 +96,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         The penalties, chosen or given.
     choice_ : `dask_dpmeans.methods.linkage.choice.LinkageChoice` or None
         Why the penalties were chosen, and which others might be; None if both were given.
+        ``LinkageDPMeans(**choice_.penalties)`` with the same `random_state` is the same fit.
     labels_ : (n,) int32
         The cluster of each row: of its nearest micro-center; -1 for noise.  Heavier clusters come
         first, with their noise.  A lazy Dask array if the input is one, or a ``zarr.Array``.

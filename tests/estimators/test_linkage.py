@@ -6,11 +6,13 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 from scipy.cluster.hierarchy import dendrogram, is_valid_linkage
 from scipy.sparse import csr_array
-from sklearn.datasets import make_circles, make_moons
+from sklearn.datasets import load_breast_cancer, load_iris, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import SPARSE_PROBABILITIES
 
@@ -130,6 +132,58 @@ def test_a_fit_with_the_chosen_penalties_is_the_same(fitted):
     same(other, fitted)
 
 
+ORDINARY = {
+    "iris": load_iris().data,
+    "breast cancer": StandardScaler().fit_transform(load_breast_cancer().data),
+    **{
+        f"wide circles {seed}": make_circles(500, noise=0.08, factor=0.5, random_state=seed)[0]
+        for seed in (0, 5)
+    },
+}
+"""Rows whose micro-clusters by the summary and by the fit differ in the best number of clusters."""
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.filterwarnings("error")
+def test_the_number_that_is_told_is_the_number_of_the_fit(name):
+    rows = ORDINARY[name]
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    choice = model.choice_
+    assert choice.n_clusters == model.n_clusters_ == len(set(model.labels_))
+    assert choice.reason.startswith(f"{model.n_clusters_} clusters stay the best")
+    assert choice.chosen.low <= model.penalty_ <= choice.chosen.high
+    for each in choice.alternatives:
+        if not each.balls:
+            other = LinkageDPMeans(**each.penalties, random_state=0).fit(rows)
+            assert other.n_clusters_ == each.n_clusters
+    same(LinkageDPMeans(**choice.penalties, random_state=0).fit(rows), model)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"penalty": -0.9}, {"penalty": -0.3}, {"penalty": -1.0}, {"micro_penalty": 0.3}],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_a_price_that_is_given_has_the_number_of_the_fit_too(given):
+    model = LinkageDPMeans(**given, random_state=0).fit(ORDINARY["wide circles 0"])
+    choice = model.choice_
+    assert choice.n_clusters == model.n_clusters_
+    assert choice.penalties == {"penalty": model.penalty_, "micro_penalty": model.micro_penalty_}
+    assert {name: choice.penalties[name] for name in given} == given
+    assert choice.reason.startswith(f"{model.n_clusters_} clusters, with")
+    same(LinkageDPMeans(**choice.penalties, random_state=0).fit(ORDINARY["wide circles 0"]), model)
+
+
+@pytest.mark.parametrize("count", [2, 7])
+def test_the_price_of_a_number_that_is_asked_for_gives_it(count):
+    rows = ORDINARY["wide circles 0"]
+    model = LinkageDPMeans(n_clusters=count, random_state=0).fit(rows)
+    other = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(rows)
+    assert other.n_clusters_ == count == model.choice_.n_clusters
+    assert other.penalty_ == model.penalty_
+
+
 def test_a_number_of_clusters_that_is_asked_for_is_had(fitted):
     price = fitted.micro_penalty_
     for count in (1, 2, 5, 30):
@@ -241,6 +295,9 @@ def test_a_run_is_loaded_as_it_was_fitted(tmp_path, data, fitted):
     same(loaded, fitted)
     assert loaded.choice_ == fitted.choice_
     assert loaded.links_left_out_ == 0
+    stored = zarr.open_group(run, mode="r").attrs["dask_dpmeans"]["parameters"]
+    given = set(fitted.get_params()) - {"random_state"}
+    assert set(stored) == given | {"seed"}  # and nothing that was learned
     np.testing.assert_array_equal(loaded.predict(ROWS), fitted.labels_)
     np.testing.assert_array_equal(loaded.labels_at(3, ROWS), fitted.labels_at(3))
     with pytest.raises(InputError, match="X must be given: a run does not keep"):

@@ -139,6 +139,10 @@ class ChosenMethod:
         """Passes of the choice and of `cluster_stability` over all rows."""
         return self.chosen.passes + 1
 
+    def choice_after(self, state: State) -> Choice:
+        """Return the choice: a fit leaves it as it is."""
+        return self.choice
+
     def cluster_stability(self, source: Source, state: State) -> Float64Array:
         """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
         labels, flat = self.method.labels(source, state), self.method.learned

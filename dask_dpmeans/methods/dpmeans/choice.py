@@ -324,6 +324,9 @@ class ChosenFit(Protocol):
     def passes(self) -> int:
         """Passes of the choice and of `cluster_stability` over all rows."""
 
+    def choice_after(self, state: Any) -> Choice:
+        """Return the choice as a fit that ended with a state leaves it."""
+
     def cluster_stability(self, source: Source, state: Any) -> Float64Array | None:
         """Return the stability of each cluster of a state, (k,), from one pass over all rows.
 

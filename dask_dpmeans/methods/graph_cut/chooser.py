@@ -178,6 +178,10 @@ class ChosenCut:
     passes: int
     """Passes of the choice over all links."""
 
+    def choice_after(self, state: multilevel.State) -> CutChoice:
+        """Return the choice: a fit leaves it as it is."""
+        return self.choice
+
     def cluster_stability(self, source: Source, state: multilevel.State) -> Float64Array:
         """Return the stability of each cluster of a state, (k,).
 

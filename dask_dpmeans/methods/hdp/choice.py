@@ -120,6 +120,10 @@ class ChosenPrices:
         """Passes of the choice and of `cluster_stability` over all rows."""
         return self.pooled.passes + 2
 
+    def choice_after(self, state: State) -> SharedChoice:
+        """Return the choice: a fit leaves it as it is."""
+        return self.choice
+
     def cluster_stability(self, source: Source, state: State) -> Float64Array:
         """Return the stability of each center of a state, (g,), from one pass over all rows."""
         others, flat = tuple(map(Centers, self.pooled.halves)), self.method.learned

@@ -5,11 +5,12 @@ from typing import ClassVar
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice
-from dask_dpmeans.methods.linkage.search import ALONE
 
+ALONE = -1.0
+"""Penalty at which each micro-cluster is a cluster."""
 CLEARER = 1.5
 """Balls are chosen if their score is this many times the score of the best cut; but see
-`chooser.FEW_EACH`."""
+`levels.FEW_EACH`."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,9 @@ class LinkageAlternative(Alternative):
     """A number of clusters, and the penalties, below 0, at which it is best.
 
     The score is log(low / high) * n_clusters**(1 / 4) in two dimensions; in more, penalties count
-    by a power (see `chooser.cut_score`).  For balls, with penalty -1, it is the score of their own
-    prices, and halves are of the rows.
+    by a power (see `levels.cut_score`).  After a fit, penalties are of its micro-clusters, and the
+    score is the mean with the scores on the summary's micro-clusters, and on fewer.  For balls,
+    with penalty -1, it is the score of their own prices, and halves are of the rows.
     """
 
     negative: ClassVar[bool] = True
@@ -66,16 +68,12 @@ class LinkageChoice(Choice):
         """Return None: cuts and balls are not compared so closely."""
         return None
 
-    def unlike(self, n_clusters: int) -> bool:
-        """Return whether a fit has another number of clusters than was chosen without being asked."""
-        return super().unlike(n_clusters) and not self.asked
-
     @property
     def reason(self) -> str:
         """Why this number of clusters was chosen, in a sentence or two."""
         chosen, count = self.chosen, format_count(self.n_clusters, "cluster")
         if self.asked:
-            return f"{count} on the summary, with a number of clusters or a price given."
+            return f"{count}, with a number of clusters or a price given."
         if self.rows_used == 1 or len(self.alternatives) == 1:
             return self._why_one
         if not self.divided:
@@ -92,7 +90,8 @@ class LinkageChoice(Choice):
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "
             f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters "
-            f"and the dimension, no other cut stays as long, and balls do not score {CLEARER:g} times as much."
+            "and the dimension, no other cut of the micro-clusters of a summary and of the fit "
+            f"stays as long, and balls of the summary do not score {CLEARER:g} times as much."
         )
 
     @classmethod

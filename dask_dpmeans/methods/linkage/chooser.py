@@ -7,12 +7,13 @@
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
    the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
    cuts of uniform clouds; then balls; then one cluster.
+4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,10 +29,9 @@ from dask_dpmeans.kernels.links import LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.chooser import (
     FLOOR,
-    MOST_ALTERNATIVES,
     SUMMARY_ROWS,
     ChoiceParameters,
     Summary,
@@ -41,10 +41,18 @@ from dask_dpmeans.methods.dpmeans.chooser import (
 )
 from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
-from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
+from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.linkage import search
-from dask_dpmeans.methods.linkage.choice import CLEARER, LinkageAlternative, LinkageChoice
-from dask_dpmeans.methods.linkage.search import ALONE, State
+from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
+from dask_dpmeans.methods.linkage.levels import (
+    COARSER,
+    LEAST_DIMENSION,
+    Levels,
+    ball,
+    cut_intervals,
+    cut_score,
+)
+from dask_dpmeans.methods.linkage.search import State
 from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
 
 FEWEST, BY_ROOT, MOST, ROWS_EACH = 30, 2, 300, 2
@@ -52,19 +60,6 @@ FEWEST, BY_ROOT, MOST, ROWS_EACH = 30, 2, 300, 2
 number, and at least so many of these each."""
 FURTHER = 1.1
 """Numbers of micro-clusters are tried up to this many times theirs, so that it may be best."""
-NEAREST = 0.002
-"""Penalties nearer to 0 than this are one.  It is added to their powers, too, in a score."""
-LEAST_DIMENSION = 2.0
-"""Least dimension of a score.  Sets of two columns had 1 to 2.2; without a least, two of 35 sets lost
-their clusters."""
-FARTHEST = 0.999
-"""Penalties of single numbers of clusters are not farther from 0: -1 means balls."""
-FEW_EACH = 4
-"""Up to so many micro-clusters for each cluster are few: a cluster that is one of them has no links
-inside, and is joined to others.  Of 49 sets of 10 to 40 balls in 2 to 200 columns 17 lost some of
-them so.  Balls of as many clusters are chosen then, unless the cut is clearer."""
-LEAST_SCORE = 1.0
-"""Least score of a cut, and of balls where their number is given."""
 LEAST_CUT = 1e-4
 """Cuts below this count as this much when they are compared with cuts of clouds."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**11, 40
@@ -86,11 +81,13 @@ class AutoLinkage:
     def choose(self, source: Source, seed: int) -> "ChosenMethod":
         """Choose the prices for the rows."""
         method = self.method
-        choice = choose(
+        choice, levels = choose(
             source, seed, method.n_clusters, spherical=method.divergence.spherical, **self.given
         )
-        prices: dict[str, Any] = choice.penalties
-        return ChosenMethod(replace(method, **prices, seed=seed), choice)
+        chosen: dict[str, Any] = {**choice.penalties, "seed": seed}
+        if "penalty" not in self.given:
+            chosen["levels"] = levels
+        return ChosenMethod(replace(method, **chosen), choice, levels)
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,26 @@ class ChosenMethod:
 
     method: search.Method
     choice: LinkageChoice
+    """The choice by the summary alone."""
+    levels: Levels
+    """The numbers of clusters of the summary's micro-clusters."""
     passes: int = 1
     """Passes of the choice over all rows."""
+
+    def choice_after(self, state: State) -> LinkageChoice:
+        """Return the choice with the penalties and the number of clusters of a fit.
+
+        Balls keep theirs, unless their number or their price was given.
+        """
+        before, number = self.choice, len(state.weights)
+        others = before.alternatives[1:]
+        if before.penalty == ALONE:
+            first = replace(before.chosen, n_clusters=number) if before.asked else before.chosen
+            return replace(before, alternatives=(first, *others))
+        levels, found = self.levels.of_fit(state.grouping.cuts), state.grouping.penalty
+        first = replace(levels.cut(levels.interval_of(number)), n_clusters=number, penalty=found)
+        balls = [each for each in others if each.penalty == ALONE]
+        return levels.choice([first, *balls], before.evidence, asked=before.asked)
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array | None:
         """Return None, in place of (k,) numbers: the stability of clusters is not measured."""
@@ -115,8 +130,10 @@ def choose(
     spherical: bool = False,
     micro_penalty: float | None = None,
     penalty: float | None = None,
-) -> LinkageChoice:
+) -> tuple[LinkageChoice, Levels]:
     """Choose the price of a micro-cluster and the price of a cluster, unless they are given.
+
+    The second is what numbers of clusters the choice compared, for the fit to compare them too.
 
     The rows themselves choose, or a sample if there are more than ``2 * SUMMARY_ROWS``.
 
@@ -148,10 +165,10 @@ def choose(
     check_squares(rows.summary)
     levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:
-        return levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True)
+        return levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True), levels
     cut = levels.best
     if micro_penalty is not None:
-        return levels.choice([levels.cut(cut)], 0.0, asked=True)
+        return levels.choice([levels.cut(cut)], 0.0, asked=True), levels
     balls = choose_from(source, rows, parameters).choice
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
@@ -162,32 +179,7 @@ def choose(
             found.insert(0, levels.cut(cut))
         if differ >= EVIDENCE or not balls.divided:
             evidence = differ
-    return levels.choice(found, evidence, asked=False)
-
-
-def ball(alternative: Alternative) -> LinkageAlternative:
-    """Return the same number of clusters as micro-clusters that nothing joins."""
-    return LinkageAlternative(
-        n_clusters=alternative.n_clusters,
-        penalty=ALONE,
-        low=ALONE,
-        high=ALONE,
-        score=alternative.score,
-        stability=alternative.stability,
-        replicated=alternative.replicated,
-        micro_penalty=alternative.penalty,
-    )
-
-
-def cut_score(interval: Interval, dimension: float) -> float:
-    """Return the logarithm of low / high times the fourth root of the number of clusters.
-
-    Low and high are penalties to the power dimension / 2, plus `NEAREST`.  If rows are spread
-    evenly, the price of k clusters grows like k**(1 / dimension), and its power like the root of k
-    in any dimension.
-    """
-    low, high = ((-price) ** (dimension / 2) + NEAREST for price in (interval.low, interval.high))
-    return math.log(low / high) * math.sqrt(math.sqrt(interval.n_clusters))
+    return levels.choice(found, evidence, asked=False), levels
 
 
 def intrinsic_dimension(inertias: Float64Array) -> float:
@@ -219,94 +211,6 @@ def _sample(source: Source, seed: int) -> InMemoryRows:
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Numbers of clusters of the tree of a summary's micro-clusters."""
-
-    price: float
-    """Price of a micro-cluster."""
-    cuts: Float64Array
-    """(m,), the normalized cuts of 1, 2, ... groups."""
-    n_rows: int
-    """Number of different rows."""
-    dimension: float
-    """Dimension of the rows; see `intrinsic_dimension`."""
-    balls: Interval | None
-    """Prices at which the given number of clusters is best, if they are clear."""
-
-    @property
-    def intervals(self) -> list[Interval]:
-        """Penalties at which the numbers of clusters are best."""
-        return cut_intervals(self.cuts)
-
-    @property
-    def best(self) -> Interval:
-        """The interval of at least two clusters with the highest score."""
-        several = [each for each in self.intervals if each.n_clusters > 1]
-        return max(several, key=self.score_of, default=Interval(1, ALONE, ALONE))
-
-    def clearer_than(self, balls: Choice) -> bool:
-        """Return whether the best cut has some score, and balls not `CLEARER` times as much.
-
-        With few micro-clusters for each cluster, the cut needs `CLEARER` times as much as balls.
-        If both have as many clusters, they are likely balls that touch: the cut has the score of
-        two dimensions then.  With its own, it was taken for four Gaussians in 5 to 20 columns, and
-        ARI was .01 to .12 lower.
-        """
-        worth = balls.chosen.score * max(balls.stability, 0.0) if balls.divided else 0.0
-        same = self.best.n_clusters == balls.n_clusters
-        found = cut_score(self.best, LEAST_DIMENSION if same else self.dimension)
-        few = len(self.cuts) <= FEW_EACH * self.best.n_clusters <= FEW_EACH * balls.n_clusters
-        clearer = 1 / CLEARER if few else CLEARER
-        return found > max(worth / clearer, LEAST_SCORE)
-
-    def score_of(self, interval: Interval) -> float:
-        """Return the score of an interval."""
-        return cut_score(interval, self.dimension)
-
-    def cut(self, interval: Interval) -> LinkageAlternative:
-        """Return the clusters of an interval."""
-        return LinkageAlternative(
-            n_clusters=interval.n_clusters,
-            penalty=interval.middle,
-            low=interval.low,
-            high=interval.high,
-            score=self.score_of(interval),
-            stability=None,
-            micro_penalty=self.price,
-        )
-
-    def asked(self, n_clusters: int | None, penalty: float | None) -> LinkageAlternative:
-        """Return a number of clusters that was given, or the number at a penalty that was given."""
-        if n_clusters is None:
-            assert penalty is not None
-            numbers = np.arange(1, len(self.cuts) + 1)
-            best = int(np.argmin(self.cuts + penalty * numbers)) + 1
-            return replace(self.cut(_interval_of(self.cuts, best)), penalty=penalty)
-        interval = _interval_of(self.cuts, min(n_clusters, len(self.cuts)))
-        least = max(CLEARER * self.score_of(interval), LEAST_SCORE)
-        if self.balls is not None and score(self.balls) > least:
-            return ball(Alternative.of(self.balls, None))
-        return self.cut(interval)
-
-    def choice(
-        self, found: Sequence[LinkageAlternative], evidence: float, *, asked: bool
-    ) -> LinkageChoice:
-        """Return the choice of the first alternative, with the best cuts as further ones."""
-        numbers = {each.n_clusters for each in found}
-        cuts = [self.cut(each) for each in sorted(self.intervals, key=self.score_of, reverse=True)]
-        others = [each for each in cuts if each.n_clusters not in numbers]
-        return LinkageChoice(
-            alternatives=(*found, *others)[:MOST_ALTERNATIVES],
-            evidence=evidence,
-            tried=len(self.cuts),
-            largest=len(self.cuts),
-            rows_used=self.n_rows,
-            intervals=tuple(self.intervals),
-            asked=asked,
-        )
-
-
-@dataclass(frozen=True)
 class LevelsJob:
     """The levels of the tree of a summary, as a job."""
 
@@ -329,6 +233,7 @@ class LevelsJob:
         return Levels(
             price=price,
             cuts=_cuts(summary, path.centers[k - 1]),
+            coarser=_cuts(summary, path.centers[max(1, round(COARSER * k)) - 1]),
             n_rows=len(summary.rows),
             dimension=intrinsic_dimension(path.inertias),
             balls=balls,
@@ -412,33 +317,3 @@ def _cuts(summary: Summary, centers: Float64Array) -> Float64Array:
     sums = LinkScan(points, variances).chunk(Block(0, summary.rows, summary.weights))
     graph = without_light_components(links_of(sums, k)[0].matrix(k), weights)
     return tree_of(graph, centers, weights).cuts
-
-
-def cut_intervals(cuts: Float64Array) -> list[Interval]:
-    """Return the intervals of penalties, from -1 to below 0, at which numbers of clusters are best.
-
-    `cuts`, (m,), belong to 1, 2, ... clusters.  Penalties rise.
-    """
-    found, number, near = [], 1, NEAREST
-    while near < 1:
-        steps = np.arange(1, len(cuts) - number + 1)
-        slopes = (cuts[number:] - cuts[number - 1]) / steps
-        further = float(slopes.min(initial=np.inf))
-        if further > near:
-            found.append(Interval(number, -min(further, 1.0), -near))
-            near = further
-        if not len(slopes):
-            break
-        number += int(steps[slopes == slopes.min()][-1])
-    return found[::-1]
-
-
-def _interval_of(cuts: Float64Array, number: int) -> Interval:
-    """Return the interval of a number of clusters, or the penalty at which it is nearly best."""
-    for each in cut_intervals(cuts):
-        if each.n_clusters == number:
-            return each
-    fewer, more = max(number - 2, 0), min(number, len(cuts) - 1)
-    slope = float(cuts[more] - cuts[fewer]) / max(more - fewer, 1)
-    price = -min(max(slope, NEAREST), FARTHEST)
-    return Interval(number, price, price)

@@ -11,7 +11,7 @@ objective of any micro-clusters.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,19 +28,20 @@ from dask_dpmeans.kernels.groups import NearestGroups
 from dask_dpmeans.kernels.links import Links, LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.common import BaseMethod
+from dask_dpmeans.methods.common import LEARNED, BaseMethod
 from dask_dpmeans.methods.dpmeans import batch, search, search_state
 from dask_dpmeans.methods.dpmeans.trials import SHARES
+from dask_dpmeans.methods.linkage.choice import ALONE
+from dask_dpmeans.methods.linkage.levels import Levels
 from dask_dpmeans.methods.linkage.noise import labels_of
 from dask_dpmeans.methods.linkage.tree import (
+    GroupTree,
     cut_parts,
     groups_at,
     tree_of,
     without_light_components,
 )
 
-ALONE = -1.0
-"""Penalty at which each micro-cluster is a cluster."""
 METRICS = ("euclidean", "cosine")
 RESUMED = (
     "the fit stopped at max_iter, and its micro-clusters are grouped already: start anew with a "
@@ -60,6 +61,10 @@ class Grouping:
     """(K - 1, 4), the tree of all numbers of clusters; see `GroupTree`."""
     left_out: float
     """Share of the weight of links that is not among `links`."""
+    cuts: Float64Array
+    """(m,), the normalized cuts of 1, 2, ... groups."""
+    penalty: float
+    """The price of a cluster at which the number of groups is best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,7 @@ class State:
         return cls(
             step=step,
             micro=micro,
-            grouping=Grouping(alone, links, np.empty((0, 4)), 0.0),
+            grouping=Grouping(alone, links, np.empty((0, 4)), 0.0, np.empty(0), ALONE),
             weights=micro.weights,
             inertias=micro.inertias,
             objective=micro.objective,
@@ -147,6 +152,9 @@ class Method(BaseMethod):
     """One of `METRICS`."""
     seed: int = 0
     """Seed of all random numbers."""
+    levels: Levels | None = field(default=None, metadata=LEARNED, compare=False)
+    """The numbers of clusters of the summary that chose the penalty; the fit then chooses it anew,
+    with its own micro-clusters.  None if it was given."""
 
     def __post_init__(self) -> None:
         price = batch.checked_penalty(self.micro_penalty, "micro_penalty")
@@ -226,14 +234,14 @@ class Method(BaseMethod):
             grouping=found,
             weights=total(labels[labels >= 0], weights[labels >= 0], k),
             inertias=parts,
-            objective=self.objective(parts),
+            objective=self.objective(parts, found.penalty),
             rows_read=state.rows_read + source.plan.n_rows,
             grouped=True,
         )
 
-    def objective(self, parts: Float64Array) -> float:
+    def objective(self, parts: Float64Array, penalty: float) -> float:
         """Return cut + penalty * k of parts of the cut, (k,); at most 0 for a number asked for."""
-        found = math.fsum(parts) + self.penalty * len(parts)
+        found = math.fsum(parts) + penalty * len(parts)
         return found if self.n_clusters is None else min(found, 0.0)
 
     def grouping(self, source: Source, micro: search_state.State) -> Grouping:
@@ -252,11 +260,24 @@ class Method(BaseMethod):
         links, left_out = links_of(sums, most)
         graph = without_light_components(links.matrix(most), weights)
         tree = tree_of(graph, centers, weights)
+        penalty = self._penalty_of(tree)
         count = self.n_clusters
         if count is None:
-            count = most if self.penalty == ALONE else tree.best_level(self.penalty)
+            count = most if penalty == ALONE else tree.best_level(penalty)
         groups = groups_at(tree.merges, count, graph, centers, weights)
-        return Grouping(groups, links, tree.merges, left_out)
+        return Grouping(groups, links, tree.merges, left_out, tree.cuts, penalty)
+
+    def _penalty_of(self, tree: GroupTree) -> float:
+        """Return the penalty of a tree of micro-clusters: the given one, or the one it chooses.
+
+        Balls keep theirs, and a tree without a number of clusters that is best at some penalty.
+        """
+        if self.levels is None or self.penalty == ALONE:
+            return self.penalty
+        levels = self.levels.of_fit(tree.cuts)
+        if self.n_clusters is not None:
+            return levels.interval_of(self.n_clusters).middle
+        return levels.best.middle if levels.best.n_clusters > 1 else self.penalty
 
     def done(self, before: State, after: State) -> bool:
         """Return whether the micro-clusters have settled and are grouped."""

@@ -19,24 +19,21 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
 from dask_dpmeans.methods.dpmeans.coreset import different_rows
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.methods.linkage.choice import LinkageChoice
+from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
-    ALONE,
-    NEAREST,
     AutoLinkage,
     choose,
-    cut_intervals,
-    cut_score,
     intrinsic_dimension,
     micro_clusters,
     price_of,
 )
+from dask_dpmeans.methods.linkage.levels import COARSER, NEAREST, Levels, cut_intervals, cut_score
 from dask_dpmeans.methods.linkage.search import Method
-from dask_dpmeans.methods.linkage.tree import without_light_components
+from dask_dpmeans.methods.linkage.tree import GroupTree, without_light_components
 
 
 def chosen(rows: np.ndarray, **given: Any) -> LinkageChoice:
-    return choose(sources.as_source(rows), 0, **given)
+    return choose(sources.as_source(rows), 0, **given)[0]
 
 
 @pytest.mark.parametrize("n", [300, 2000])
@@ -66,7 +63,7 @@ def test_balls_that_touch_are_micro_clusters_of_their_own(d: int) -> None:
 def test_a_whole_weight_of_all_rows_only_scales_the_price(factor: int, d: int) -> None:
     rows = np.pad(make_moons(200, noise=0.05, random_state=0)[0], ((0, 0), (0, d - 2)))
     expected, weights = chosen(rows), np.full(len(rows), factor)
-    found = choose(sources.as_source(rows, weights), 0)
+    found = choose(sources.as_source(rows, weights), 0)[0]
     assert (found.n_clusters, found.tried) == (expected.n_clusters, expected.tried) == (2, 30)
     assert found.penalty == pytest.approx(expected.penalty)
     price = expected.penalties["micro_penalty"]
@@ -156,6 +153,40 @@ def test_the_number_of_an_interval_has_the_least_cut_and_price(falls: list[float
     for each in found:
         objective = cuts + each.middle * numbers
         assert objective[each.n_clusters - 1] <= objective.min() + 1e-12
+
+
+def levels_of(falls: list[float], coarser: list[float]) -> Levels:
+    """Levels of a summary whose cuts rise by falls, as others rise with coarser micro-clusters."""
+    cuts, others = (np.concatenate([[0.0], np.cumsum(each)]) for each in (falls, coarser))
+    figures = {"n_rows": 100, "dimension": 2.0, "balls": None}
+    return Levels(price=1.0, cuts=cuts, coarser=others, **figures)
+
+
+def scores_of(cuts: np.ndarray) -> dict[int, float]:
+    return {each.n_clusters: cut_score(each, 2.0) for each in cut_intervals(cuts)}
+
+
+RISES = st.lists(st.floats(0.0, 1.4), min_size=1, max_size=12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(RISES, RISES, RISES)
+def test_a_fit_takes_the_number_with_the_best_mean_score_at_a_penalty_of_its_own(
+    before: list[float], coarser: list[float], after: list[float]
+) -> None:
+    summary = levels_of(before, coarser)
+    fit = summary.of_fit(levels_of(after, coarser).cuts)
+    own, first, second = map(scores_of, (fit.cuts, summary.cuts, summary.coarser))
+    means = {
+        k: (score + first.get(k, 0.0) + second.get(k, 0.0)) / 3 for k, score in own.items() if k > 1
+    }
+    assert (fit.best.n_clusters > 1) == bool(means)
+    if means:
+        assert means[fit.best.n_clusters] == pytest.approx(max(means.values()))
+    tree = GroupTree(np.empty((0, 4)), fit.cuts)
+    if means and fit.best.low < fit.best.high * (1 + 1e-9):
+        assert fit.score_of(fit.best) == pytest.approx(means[fit.best.n_clusters])
+        assert tree.best_level(fit.best.middle) == fit.best.n_clusters
 
 
 @given(st.integers(2, 50), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(2.0, 9.0))
@@ -256,8 +287,8 @@ def test_many_rows_choose_by_a_sample_and_one_pass() -> None:
     assert (found.passes, passes) == (1, ["sample"])
     assert found.choice.n_clusters == 2
     assert found.choice.rows_used < len(CIRCLES)
-    assert choose(source, 0) == found.choice
-    assert choose(source, 1) != found.choice
+    assert choose(source, 0)[0] == found.choice
+    assert choose(source, 1)[0] != found.choice
 
 
 def test_a_stored_penalty_of_more_than_0_is_refused() -> None:
@@ -267,12 +298,17 @@ def test_a_stored_penalty_of_more_than_0_is_refused() -> None:
         LinkageChoice.from_json(told)
 
 
+def test_a_choice_keeps_the_cuts_of_fewer_micro_clusters_for_the_fit() -> None:
+    levels = choose(sources.as_source(CIRCLES[:500]), 0)[1]
+    assert len(levels.coarser) == round(COARSER * len(levels.cuts)) < len(levels.cuts)
+
+
 def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:
     asked = chosen(CIRCLES[:500], n_clusters=7)
     assert asked.n_clusters == 7
     assert -1 <= asked.penalty < 0
     assert asked.headline == "7 clusters, with a number or a price given"
-    assert "7 clusters on the summary, with a number of clusters or a price given" in asked.reason
+    assert "7 clusters, with a number of clusters or a price given" in asked.reason
     given_prices = chosen(CIRCLES[:500], micro_penalty=0.3, penalty=-0.2).penalties
     assert given_prices == {"micro_penalty": 0.3, "penalty": -0.2}
 

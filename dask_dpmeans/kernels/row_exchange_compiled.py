@@ -277,7 +277,7 @@ def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) ->
 
 @compile_loop
 def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
-    """Return memory for clusters that change, with the numbers of those of some age, and their number."""
+    """Return memory for clusters that change, which lists clusters of some age, and how many they are."""
     room, count = len(ages), 0
     numbers, places, distances = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(room)
     for c in range(room):

@@ -210,6 +210,8 @@ class Commits:
     """Name of the run that the job began or goes on with."""
     n_rows: int
     told: Listeners
+    finished: bool
+    """Whether the run was finished when the job began: it stays so until there is a new step."""
 
     def begin_step(self) -> None:
         """Nothing: a step is written when it has ended."""
@@ -219,10 +221,16 @@ class Commits:
         self.lock.check()
         if progress.committed:
             state, history = progress.state, progress.history
+            self.unfinish()
             self.store.steps.commit(state, history, progress.converged, self.lock.owner, self.run)
             self.told.on_step(state.step, history[-1], self.n_rows)
             self.told.on_progress(progress)
         return False
+
+    def unfinish(self) -> None:
+        """Make a finished run one that is not, before it is written."""
+        if self.finished and self.store.finished():
+            self.store.unfinish()
 
 
 def _fit(
@@ -239,15 +247,15 @@ def _fit(
     """Take the steps and write the result; return whether the fit has converged."""
     source = learned.source
     start = starting_point(store, request, source, method, resume)
-    if store.finished():
-        store.unfinish()
-    commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, told)
+    name, n = store.steps.run_name(), source.plan.n_rows
+    commits = Commits(store, lock, name, n, told, finished=store.finished())
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)
     choice = None if chosen is None else chosen.choice_after(end.state)
     if choice is not None:
         request = _with_choice(request, choice)
+    commits.unfinish()
     _write_result(store, lock, request, learned, scale, method, chosen, end)
     found_k = end.history[-1].n_clusters
     if end.converged and choice is not None and choice.unlike(found_k):

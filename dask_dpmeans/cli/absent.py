@@ -56,10 +56,14 @@ def is_absent(text: str) -> bool:
     if any(mark in text for mark in ELSEWHERE):
         return False
     path = Path(text)
-    if path.exists() or Path(text.partition("#")[0]).exists():
+    columns = [place for place, letter in enumerate(text) if letter == "#"]
+    try:
+        if path.exists() or any(Path(text[:place]).exists() for place in columns):
+            return False
+        there = next(each for each in path.absolute().parents if each.exists())
+        return there.is_dir() and not any((there / name).exists() for name in STORES)
+    except OSError:  # such as a name that is too long: the library tells
         return False
-    there = next(each for each in path.absolute().parents if each.exists())
-    return there.is_dir() and not any((there / name).exists() for name in STORES)
 
 
 def _shown(text: str) -> str:

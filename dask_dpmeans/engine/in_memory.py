@@ -62,6 +62,11 @@ class InMemoryRows:
         """Return None: the columns have no names."""
         return None
 
+    @property
+    def used_columns(self) -> None:
+        """Return None: all columns are used."""
+        return None
+
     @cached_property
     def summary(self) -> Summary:
         """Column statistics."""

@@ -117,6 +117,10 @@ class Source(Checkpointed, Protocol):
     def used_names(self) -> Sequence[Any] | None:
         """Names of the columns, (d,); None if they have none."""
 
+    @property
+    def used_columns(self) -> Sequence[int] | None:
+        """Numbers of the columns, (d,), in the input; None if all of them are used."""
+
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:

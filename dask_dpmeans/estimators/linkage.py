@@ -96,7 +96,8 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         The penalties, chosen or given.
     choice_ : `dask_dpmeans.methods.linkage.choice.LinkageChoice` or None
         Why the penalties were chosen, and which others might be; None if both were given.
-        ``LinkageDPMeans(**choice_.penalties)`` with the same `random_state` is the same fit.
+        ``LinkageDPMeans(**choice_.penalties)`` with the same `random_state` is the same fit, unless
+        `n_clusters` was given and is best at no penalty.
     labels_ : (n,) int32
         The cluster of each row: of its nearest micro-center; -1 for noise.  Heavier clusters come
         first, with their noise.  A lazy Dask array if the input is one, or a ``zarr.Array``.

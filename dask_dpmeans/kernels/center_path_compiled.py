@@ -185,15 +185,17 @@ def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
 
 
 @compile_loop
-def _near_centers(
-    state: State, reach: float, moved: BoolArray, k: int, a: int, buffers: Buffers
-) -> int:
-    """List centers that may win rows of cluster a by rising distance, and return how many."""
-    centers, near, apart = state[0], buffers[2], buffers[4]
+def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffers: Buffers) -> int:
+    """List centers that may win rows of cluster a by rising distance, and return how many.
+
+    They are looked for among every one of k centers, or among the first k that are listed.
+    """
+    centers, near, listed, apart = state[0], buffers[2], buffers[3], buffers[4]
     limit = reach * SURELY + TINY
     count = 0
-    for c in range(k):
-        if c == a or not (moved[a] or moved[c]):
+    for other in range(k):
+        c = other if every else listed[other]
+        if c == a:
             continue
         squared = _squared(centers, a, centers, c)
         if squared > limit:
@@ -221,17 +223,20 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     rows, centers, labels, squared = data[0], state[0], state[4], state[5]
     pool, starts, counts, _, reach = lists
     moved, changed, _ = marks
-    leaving, near, apart = buffers[0], buffers[2], buffers[4]
+    leaving, near, listed, apart = buffers[0], buffers[2], buffers[3], buffers[4]
     known, ways, columns = state[6]
-    found, bounded = 0, known.shape[1] > 0
+    found, n_moved, bounded = 0, 0, known.shape[1] > 0
     for c in range(k):
         changed[c] = False
         if moved[c]:
             _measure(data, state, lists, c)
+            listed[n_moved] = c
+            n_moved += 1
     for a in range(k):
         if not counts[a]:
             continue
-        count = _near_centers(state, reach[a], moved, k, a, buffers)
+        among = k if moved[a] else n_moved
+        count = _near_centers(state, reach[a], moved[a], among, a, buffers)
         if not count:
             continue
         for place in range(starts[a], starts[a] + counts[a]):

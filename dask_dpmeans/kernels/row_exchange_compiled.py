@@ -439,19 +439,6 @@ def _light(weights: Float64Array) -> tuple[float, float]:
 
 
 @compile_loop
-def _with(
-    c: int, lightest: float, others: Others, light: float, clusters: MovableClusters
-) -> tuple[float, Others]:
-    """Return the least mass of all clusters, and of those that are not light, as cluster c changed."""
-    _, masses, counts = clusters
-    mass = masses[c] if counts[c] else np.inf
-    heavy, heaviest = others
-    if mass >= light:
-        heavy = min(heavy, mass)
-    return min(lightest, mass), (heavy, heaviest)
-
-
-@compile_loop
 def light_share(mass: float, others: Others) -> float:
     """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
     lightest, heaviest = others
@@ -619,7 +606,7 @@ def exchange_rows_compiled(
                 present, labels[i] = max(present, best + 1), best
                 for c in (own, best):
                     if c >= 0:
-                        lightest, others = _with(c, lightest, others, light, clusters)
+                        lightest = min(lightest, masses[c] if counts[c] else np.inf)
                         n_changed = note_change(
                             c, changed, n_changed, clusters, present, others, work
                         )

@@ -96,6 +96,11 @@ class RowSource:
         return used_names(self.column_names, self.prepare.columns)
 
     @property
+    def used_columns(self) -> tuple[int, ...] | None:
+        """Numbers of the columns that are used, in the input; None if all are."""
+        return self.prepare.columns
+
+    @property
     def categories(self) -> Categories:
         """Categories of columns of codes, by the number of the column among those that are used."""
         used = self.prepare.columns or range(self.stored_columns)

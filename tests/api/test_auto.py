@@ -20,6 +20,7 @@ from dask_dpmeans import (
     DPMeans,
     InputError,
     KernelDPMeans,
+    LinkageDPMeans,
     TooManyClustersError,
     dry_run,
     fit,
@@ -329,3 +330,23 @@ def test_a_run_of_one_row_or_two_can_be_read(rows: Any, tmp_path: Path) -> None:
     assert model.n_clusters_ == load(tmp_path / "run").choice_.n_clusters == 1
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "run"), "--json"])
     jsonschema.validate(json.loads(shown.output), schema("show"))
+
+
+def test_a_leading_column_is_named_by_its_number_in_the_input(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 4)) * [1.0, 1.0, 1e4, 1.0]
+    with pytest.warns(UserWarning, match="Column 2 holds nearly all of the squared spread"):
+        fit(rows, tmp_path / "run", DPMeans(random_state=0), columns=[3, 2])
+    assert load(tmp_path / "run").choice_.leading == "2"
+
+
+def test_a_refused_resume_leaves_a_finished_run_as_it_is(tmp_path: Path) -> None:
+    """A fit of shapes that was finished by `max_iter` cannot go on."""
+    rows = np.random.default_rng(0).normal(size=(80, 2))
+    with pytest.warns(ConvergenceWarning):
+        fit(rows, tmp_path / "run", LinkageDPMeans(random_state=0, max_iter=1))
+    before = {each: each.read_bytes() for each in (tmp_path / "run").rglob("*") if each.is_file()}
+    with pytest.raises(InputError, match="start anew"):
+        fit(rows, tmp_path / "run", LinkageDPMeans(random_state=0, max_iter=99), resume=True)
+    assert load(tmp_path / "run").n_clusters_ >= 1
+    root = tmp_path / "run" / "zarr.json"
+    assert root.read_bytes() == before[root]

@@ -91,3 +91,14 @@ def test_a_number_of_clusters_asked_of_fit_is_told_the_commands_that_take_one(op
     found = CliRunner().invoke(main, ["fit", str(tmp_path / "a.csv"), "run.zarr", option, "3"])
     assert found.exit_code == 2
     assert f"fit has no {option}: dask-dpmeans penalty DATA -k 3 finds" in found.output
+
+
+def test_a_name_may_hold_a_number_sign_and_a_name_that_is_too_long_is_left_to_the_library(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("run#1").mkdir()
+    Path("run#1/t#2.parquet").touch()
+    assert not is_absent("run#1/t#2.parquet#a,b")
+    assert is_absent("run#1/u#2.parquet#a,b")
+    assert not is_absent("x" * 300)

@@ -301,7 +301,9 @@ def leading_column(source: Source) -> str | None:
     column = int(np.argmax(squares))
     if np.count_nonzero(squares) < 2 or not squares[column] >= LEADING * squares.sum():
         return None
-    return str(column) if names is None else repr(names[column])
+    if names is not None:
+        return repr(names[column])
+    return str(column if source.used_columns is None else source.used_columns[column])
 
 
 def score(interval: Interval) -> float:

@@ -90,8 +90,9 @@ class LinkageChoice(Choice):
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "
             f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters "
-            "and the dimension, no other cut of the micro-clusters of a summary and of the fit "
-            f"stays as long, and balls of the summary do not score {CLEARER:g} times as much."
+            "and the dimension, no other cut stays as long, on the mean of the micro-clusters of a "
+            f"summary and of the fit. On the summary, balls do not score {CLEARER:g} times as much "
+            "as its best cut."
         )
 
     @classmethod

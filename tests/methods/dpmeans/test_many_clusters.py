@@ -94,6 +94,49 @@ def test_groups_that_are_clearer_than_their_clusters_are_chosen() -> None:
     assert chosen(rows).n_clusters == 9
 
 
+def replicates() -> np.ndarray:
+    """300 samples of three groups far apart, each measured six times."""
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(300, 3)) + 40 * np.eye(3)[0] * rng.integers(0, 3, 300)[:, None]
+    return np.repeat(samples, 6, axis=0) + rng.normal(0, 0.02, (1800, 3))
+
+
+def test_clear_groups_are_chosen_though_their_parts_have_a_higher_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """300 has a score of 25, three groups have 12: not four times as much."""
+    rows = replicates()
+    assert chosen(rows).n_clusters == 3
+    monkeypatch.setattr(chooser, "CLEARLY", 1.0)
+    assert chosen(rows).n_clusters == 300
+
+
+def test_cells_of_rounded_columns_are_no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halves of the rows have other numbers of cells."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.round(rng.normal(0, 4, (2000, 2))), rng.normal(0, 0.05, 2000)])
+    assert chosen(rows).n_clusters == 1
+    monkeypatch.setattr(chooser, "REPLICATED", 0.0)
+    assert chosen(rows).n_clusters > 200
+
+
+def test_heavy_rows_do_not_hide_clusters() -> None:
+    """180 of 1,000 rows have nearly all of the weight: as many are not clusters of their own."""
+    rng = np.random.default_rng(0)
+    places = 6.0 * np.stack(np.meshgrid(range(3), range(3)), -1).reshape(-1, 2)
+    rows = rng.normal(size=(1000, 2)) + places[rng.integers(0, 4, 1000)]
+    weights = np.ones(1000)
+    weights[:180] = 1e5 * rng.uniform(0.5, 1.5, 180)
+    assert choose(as_source(rows, weights), 0).choice.n_clusters == 4
+
+
+@pytest.mark.parametrize(("k", "each"), [(170, 9), (140, 9)])
+def test_a_number_just_beyond_the_first_ones_is_found(k: int, each: int) -> None:
+    """Up to 192 clusters are tried at first, of which 153 can be chosen."""
+    rows, _ = grid(14, each, 0.04, 6)
+    assert chosen(rows[: k * each]).n_clusters == k
+
+
 def test_the_look_counts_in_the_memory_of_a_choice() -> None:
     for rows, d in [(12_288, 2), (6_144, 10), (6_144, 128), (6_144, 784), (200, 20_000)]:
         most = most_looked_at(rows, d)

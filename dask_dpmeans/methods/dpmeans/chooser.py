@@ -197,7 +197,7 @@ def _try_numbers(
 
 def _least_score(near: "TriedIntervals") -> float:
     """Return the least score of a further number of clusters."""
-    return max(STANDS_OUT, *(CLEARLY * score(each) for each in near.ranked[:1]))
+    return max([STANDS_OUT, *(CLEARLY * score(each) for each in near.ranked[:1])])
 
 
 def _stands_out(chosen: Alternative, near: "TriedIntervals") -> bool:

@@ -228,8 +228,9 @@ class Commits:
         return False
 
     def unfinish(self) -> None:
-        """Make a finished run one that is not, before it is written."""
+        """Make a finished run an unfinished one, before anything of it is written."""
         if self.finished and self.store.finished():
+            self.lock.check()  # another job may have finished it meanwhile
             self.store.unfinish()
 
 

@@ -321,9 +321,9 @@ def cross_compiled(
 ) -> tuple[Int64Array, Float64Array, Float64Array]:
     """Compiled twin of `short_search.cross` for rows, (n, d), and centers, (d, k) and (d, m).
 
-    Rows have labels, (n,), of the first centers.  Also return what `settle_compiled` takes: at least
-    how far rows are from other centers, squared, (n,), and the centers, (d, l), infinite where one
-    opened.
+    Rows have labels, (n,), of the first centers.  Return labels, (n,), and what `settle_compiled`
+    takes: at least how far rows are from other centers, squared, (n,), and the centers, (d, l),
+    infinite where one opened.
     """
     n, k, m = len(rows), first.shape[1], second.shape[1]
     centers, places = _draw_centers(first, second, draws)

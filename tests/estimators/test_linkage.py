@@ -426,3 +426,10 @@ def test_more_clusters_than_micro_clusters_are_refused(fitted):
         fitted.labels_at(600)
     with pytest.raises(TooManyClustersError, match="max_clusters=3"):
         LinkageDPMeans(max_clusters=3, random_state=0).fit(ROWS)
+
+
+def test_a_given_price_that_leaves_one_cluster_is_told_so():
+    rng = np.random.default_rng(13)
+    rows = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + [2.5, 0.0]])
+    model = LinkageDPMeans(penalty=-0.13, random_state=0).fit(rows)
+    assert model.n_clusters_ == model.choice_.n_clusters == 1

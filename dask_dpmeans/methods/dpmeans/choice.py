@@ -196,7 +196,7 @@ class Choice:
             else:
                 text += "have as many over less of that range."
         else:
-            text += "no other number stays as long."
+            text += f"no other number up to {self.largest:,} stays as long."
         second = self.nearly_as_good
         if second is not None:
             penalty = _rounded(second.penalty)

@@ -182,7 +182,7 @@ def choose_from(source: Source, rows: InMemoryRows, parameters: "ChoiceParameter
 def _try_numbers(
     source: Source, rows: InMemoryRows, parameters: "ChoiceParameters"
 ) -> "tuple[TriedIntervals, TriedIntervals | None]":
-    """Return the intervals of numbers of clusters, and with further ones if one of them stands out."""
+    """Return the intervals of the numbers tried at first, and with further ones, if one stands out."""
     jobs = [IntervalsJob(parameters), IntervalsJob(parameters, further=True)]
     tried, looked = source.run(jobs, rows, "choose")
     n_tried = max(tried.n_tried, looked.n_tried)

@@ -1,6 +1,6 @@
 """The search of few rows, or of many in few columns: a population (HG-means, Gribel & Vidal 2019).
 
-Sixteen short searches (`kernels.short_search`) each start at rows of their own.  Children follow:
+Some short searches (`kernels.short_search`) each start at rows of their own.  Children follow:
 each is the crossover of two winners of binary tournaments, with one center swapped, after moves of
 single rows and merges.  The lowest that differ survive, until children fail in a row.
 

@@ -14,7 +14,9 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.gather import Gather, GatheredRows
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
@@ -31,6 +33,8 @@ LEAST_CORESET = 2**14
 """Rows of the smallest coreset, about."""
 ROWS_A_CLUSTER = 64
 """Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
+BEST_POPULATIONS = 6
+"""Populations of short searches with the best effort, each from draws of its own."""
 CROSSED_NUMBERS = 2**24
 """Most numbers in rows that see crossovers on all rows.  Such a search reads them 100 to 500 times, and
 up to 2,500 times with the best effort."""
@@ -99,12 +103,30 @@ def start_without_outliers(method: "Method", source: Source, state: State) -> St
 def search_shortly(
     method: "Method", source: Source, gathered: GatheredRows, random: np.random.Generator
 ) -> Float64Array | None:
-    """Return the centers, (k, d), of short searches of the rows; None with too many clusters."""
+    """Return the centers, (k, d), of short searches of the rows; None with too many clusters.
+
+    With the best effort, the lowest of `BEST_POPULATIONS`.
+    """
+    quick = method.effort == "quick"
 
     def search(_: Source) -> Float64Array | None:
-        return lowest_centers(gathered, method.price, random, quick=method.effort == "quick")
+        first = lowest_centers(gathered, method.price, random, quick=quick)
+        if first is None or method.effort != "best":
+            return first
+        others = [
+            lowest_centers(gathered, method.price, random, quick=quick)
+            for _ in range(BEST_POPULATIONS - 1)
+        ]
+        known = [first, *(each for each in others if each is not None)]
+        return min(known, key=lambda centers: _objective(gathered, centers, method.price))
 
     return source.here(search, "search")
+
+
+def _objective(gathered: GatheredRows, centers: Float64Array, price: Price) -> float:
+    """Return the objective of rows at centers, (k, d), of which each has the same price."""
+    squared = nearest_squared(gathered.rows, Centers(centers))[1]
+    return float((gathered.weights * squared).sum()) + price.threshold(1) * len(centers)
 
 
 def start_on_cells(method: "Method", source: Source, state: State) -> State | None:

@@ -113,8 +113,8 @@ class ChosenMethod:
             first = replace(before.chosen, n_clusters=number) if before.asked else before.chosen
             return replace(before, alternatives=(first, *others))
         levels, found = self.levels.of_fit(state.grouping.cuts), state.grouping.penalty
-        if before.divided and number == 1:  # a fit that was stopped early
-            return before
+        if self.method.levels is not None and before.divided and number == 1:
+            return before  # of a fit that was stopped early
         first = replace(levels.cut(levels.interval_of(number)), n_clusters=number, penalty=found)
         balls = [each for each in others if each.penalty == ALONE]
         return levels.choice([first, *balls], before.evidence, asked=before.asked)

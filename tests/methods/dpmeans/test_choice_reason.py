@@ -31,7 +31,7 @@ def choice(
         (
             choice(FIVE, NINE),
             "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
-            "numbers have shorter ranges; allowing for that, no other number stays as long.",
+            "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long.",
         ),
         (
             choice(ONE, FIVE, evidence=1.25),

@@ -731,3 +731,15 @@ def test_a_negative_seed_is_refused():
         InputError, match="random_state must be an integer >= 0, a RandomState or None, got -1"
     ):
         DPMeans(1.0, search=True, random_state=-1).fit(np.eye(3))
+
+
+@pytest.mark.parametrize(("effort", "calls"), [("normal", 1), ("best", starts.BEST_POPULATIONS)])
+def test_the_best_effort_goes_on_from_the_lowest_of_several_populations(monkeypatch, effort, calls):
+    rows = np.repeat([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]], 5, axis=0)
+    ends = iter([rows[:1], None, rows[[0, 5]], rows[[0, 5, 10]], rows[:2], rows[5:6], rows[:1]])
+    monkeypatch.setattr(starts, "lowest_centers", lambda *_, **__: next(ends))
+    source, method = InMemoryRows(rows, None), Method(7.0, effort=effort)
+    gathered = source.fold(starts.Gather())
+    found = starts.search_shortly(method, source, gathered, np.random.default_rng(0))
+    assert found.tolist() == (rows[:1] if effort == "normal" else rows[[0, 5, 10]]).tolist()
+    assert len(list(ends)) == 7 - calls

@@ -264,7 +264,7 @@ def choice(*alternatives, evidence=9.0, components=1):
         (
             choice(FIVE),
             "5 clusters stay the best while the penalty shrinks 4 times, from -0.6 to -0.15. Larger "
-            "numbers have shorter ranges; allowing for that, no other number stays as long.",
+            "numbers have shorter ranges; allowing for that, no other number up to 9 stays as long.",
         ),
         (
             choice(ONE, replace(FIVE, stability=0.2), evidence=0.0),
@@ -304,7 +304,7 @@ def test_a_reason_names_the_next_best_and_the_limit():
     assert cut_short.reason.endswith(" More than 9 clusters were not tried.")
     cut_short = replace(choice(ONE, SEVEN, evidence=0.5), largest=8)
     assert cut_short.reason.endswith(" is needed. More than 9 clusters were not tried.")
-    assert choice(SEVEN).reason.endswith("no other number stays as long.")
+    assert choice(SEVEN).reason.endswith("no other number up to 9 stays as long.")
 
 
 @pytest.mark.parametrize("name", ["penalty", "low", "high"])

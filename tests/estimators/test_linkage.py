@@ -430,6 +430,6 @@ def test_more_clusters_than_micro_clusters_are_refused(fitted):
 
 def test_a_given_price_that_leaves_one_cluster_is_told_so():
     rng = np.random.default_rng(13)
-    rows = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + [2.5, 0.0]])
+    rows = np.concatenate([rng.normal(size=(60, 2)), rng.normal([2.5, 0.0], 1.0, (60, 2))])
     model = LinkageDPMeans(penalty=-0.13, random_state=0).fit(rows)
     assert model.n_clusters_ == model.choice_.n_clusters == 1

@@ -534,7 +534,7 @@ def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.
             refused()
     for command in (
         ["fit", data, run, "--penalty", 16],
-        ["show", run],
+        ["show", tmp_path],  # which is there, so that the library looks
         ["synth", "uniform", tmp_path / "synth.zarr"],
     ):
         said = call(*command, "--storage-option", "anon=true")

@@ -146,12 +146,14 @@ def test_the_command_line_takes_stored_graphs(graph, stored, model, tmp_path, na
 
 
 def test_wrong_use_is_named(graph, tmp_path):
+    there = tmp_path / "graph.npz"
+    there.touch()
     for penalty, message in (
         ("0.5", "penalty must be < 0, got 0.5"),
         ("-2", "penalty must be > -1, got -2.0"),
     ):
         told = CliRunner().invoke(
-            main, ["graph", "nowhere.npz", str(tmp_path / "run.zarr"), "--penalty", penalty]
+            main, ["graph", str(there), str(tmp_path / "run.zarr"), "--penalty", penalty]
         )
         assert (told.exit_code, message in told.output) == (2, True)
     with pytest.raises(InputError, match="cut must be one of 'normalized', 'ratio', got 'minimum'"):

@@ -20,10 +20,9 @@ from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows, Partition
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN, MOST_PASSES, ROW_WORK
 
-MEMBERS = 24
-"""Members that survive.  With 16, 5 of 8 seeds ended in the higher of two basins of 2,310 rows in 40
-clusters, .06 % above the other, in place of 1; the worst of three seeds was at most 1.0010 times the
-best known on 90 problems with 16, and 1.0009 with 24, in about the same time."""
+MEMBERS, MEMBERS_OF_MANY, MANY_ROWS = 16, 24, 2**10
+"""Members that survive, of few rows and of so many or more.  With 16, 5 of 8 seeds ended in the higher of
+two basins of 2,310 rows in 40 clusters, .06 % above the other, in place of 1."""
 MOST_CLUSTERS = 180
 """Most clusters.
 
@@ -88,7 +87,8 @@ def lowest_centers(
     small = _cells(few, CELLS)
     first = small.settle(_start(small, random)).centers.shape[1]
     small = _cells(few, max(CELLS, CELLS_OF_CLUSTER[0] * first))
-    members = _starts(small, random)
+    count = MEMBERS if len(few.rows) < MANY_ROWS else MEMBERS_OF_MANY
+    members = _starts(small, random, count)
     if not members:
         return None
     k, share = members[0].centers.shape[1], QUICK_SHARE if quick else 1
@@ -132,10 +132,10 @@ def _different(members: list[Partition], few: FewRows) -> list[Partition]:
     return found
 
 
-def _starts(few: FewRows, random: np.random.Generator) -> list[Partition]:
+def _starts(few: FewRows, random: np.random.Generator, count: int) -> list[Partition]:
     """Return the first members, the lowest first; none if one of them has too many clusters."""
     members, work = list[Partition](), 0
-    while len(members) < MEMBERS and work < MOST_WORK:
+    while len(members) < count and work < MOST_WORK:
         members.append(few.settle(_start(few, random)))
         work += _work(members[-1], few)
         if members[0].centers.shape[1] > MOST_CLUSTERS:

@@ -33,7 +33,7 @@ FOLDERS = [
     *("examples", "tests", "deploy", "dask_dpmeans", r"\.ci"),
     *(each.name for each in PACKAGE.iterdir() if each.is_dir()),
 ]
-"""Folders whose files a page may name; those of the package without its name, too."""
+"""Folders whose files a page may name; a folder of the package may stand without the package's name."""
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 NOT_RUN = "# not run by the tests: "
 """How a block begins that needs what the tests do not have."""

@@ -45,7 +45,7 @@ TAKES_COUNT = "LinkageDPMeans"
 """The estimator that takes a number of clusters, as `n_clusters`."""
 COUNTED = (
     "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
-    f"price of 3 clusters, and {TAKES_COUNT}(n_clusters=3) makes 3 clusters of any shape"
+    f"price of 3 clusters of DPMeans, and {TAKES_COUNT}(n_clusters=3) makes 3 clusters of any shape"
 )
 """What to do instead of an option for a number of clusters."""
 

@@ -100,7 +100,7 @@ class Node:
 def relaxed_bound(
     rows: Rows, weights: Float64Array, penalty: float, upper: float = math.inf, work: float = WORK
 ) -> float:
-    """Return a lower bound on the objective of every partition of the rows, proved_bound, rounding included.
+    """Return a lower bound on the objective of every partition of the rows, proved, rounding included.
 
     The same arguments give the same bytes if BLAS has one thread.  Memory is about 20 (n, n) arrays,
     and 2 of each node that is not closed.

@@ -34,7 +34,9 @@ LEAST_CORESET = 2**14
 ROWS_A_CLUSTER = 64
 """Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
 BEST_POPULATIONS = 6
-"""Populations of short searches with the best effort, each from draws of its own."""
+"""Populations of short searches with the best effort, each from draws of its own.
+
+Of 100,000 rows in 61 clusters, one ended .07 % above the lowest J known, the lowest of six .09 % below."""
 CROSSED_NUMBERS = 2**24
 """Most numbers in rows that see crossovers on all rows.  Such a search reads them 100 to 500 times, and
 up to 2,500 times with the best effort."""

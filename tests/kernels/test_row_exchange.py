@@ -153,10 +153,11 @@ def test_rows_are_evaluated_once_if_few_clusters_change():
     assert 240 <= len(seen) < 250
 
 
-@given(seed=seeds, k=st.integers(2, 30), light=st.booleans())
-def test_rows_move_alike_without_the_table_of_distances(seed, k, light):
+@settings(max_examples=15)
+@given(seed=seeds, k=st.integers(2, 6), light=st.booleans(), few=st.sampled_from([0.25, 1.0]))
+def test_rows_move_alike_without_the_table_of_distances(seed, k, light, few):
     random, loop = np.random.default_rng(seed), numba_support.plain(exchange_rows_compiled)
-    n = 4 * k if light else 40 * k
+    n = 4 * k if light else 20 * k
     rows = random.normal(0, 4, (k, 2))[random.integers(k, size=n)] + random.normal(size=(n, 2))
     labels, weights, room = random.integers(k, size=n), random.choice(DYADIC[1:], n), 2 * k + 8
 
@@ -165,8 +166,8 @@ def test_rows_move_alike_without_the_table_of_distances(seed, k, light):
         return (*memory, np.full((1, room), np.nan), shares), count
 
     found = []
-    for first in (_first_changed, without_table):
-        moved = FunctionType(loop.__code__, loop.__globals__ | {"_first_changed": first})
+    for changes in ({}, {"_first_changed": without_table, "FEW_CHANGED": few}):
+        moved = FunctionType(loop.__code__, loop.__globals__ | changes)
         mine = labels.copy()
         clusters = kernel._clusters(rows, weights, mine, room, 0.0)
         known = np.zeros(n), np.zeros(room, np.int64)

@@ -142,7 +142,9 @@ def fit_anndata(
     for name, text in (("rep", rep), ("obsp", obsp), ("key_added", key_added)):
         if text is not None and not isinstance(text, str):
             raise InputError(f"{name} must be a text, got {describe_value(text)}")
-    place = Location.at(adata, options.get("storage_options")) if _is_place(adata) else None
+    place = None
+    if isinstance(adata, str | os.PathLike | Location):
+        place = Location.at(adata, options.get("storage_options"))
     cells = _OpenedCells(adata) if place is None else stored_cells(place)
     where = cells.names.array(rep, obsp)
     method = checked_method(method, obsp)
@@ -176,10 +178,6 @@ def _check_without_run(names: list[str], method: Any) -> None:
         raise InputError(
             f"{', '.join(names)}: these are for fits with a run; give run=, or leave them out"
         )
-
-
-def _is_place(adata: object) -> bool:
-    return isinstance(adata, str | os.PathLike | Location)
 
 
 def checked_method(method: Any, obsp: str | None) -> Any:

@@ -106,14 +106,13 @@ def fit(
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
         scale, method = _scale_of(source, learned), learned.method(method)
-        chosen = None
-        if auto is not None:
-            chosen = learned.auto(auto).choose(learned.source, seed)
-            request = _chosen_request(request, chosen)
-            method = chosen.method
+        chosen = None if auto is None else learned.auto(auto).choose(learned.source, seed)
+        if chosen is not None:
+            request, method = _chosen_request(request, chosen), chosen.method
             if chosen.choice.unclear:
                 warnings.warn(chosen.choice.reason, stacklevel=4)
-        converged = _fit(store, lock, request, learned, scale, method, chosen, resume, told)
+        ready = ReadyFit(store, lock, request, learned, scale, method, chosen)
+        converged = _fit(ready, resume, told)
     if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
 
@@ -234,19 +233,26 @@ class Commits:
             self.store.unfinish()
 
 
-def _fit(
-    store: RunStore,
-    lock: Lock,
-    request: Manifest,
-    learned: MappedRows,
-    scale: NamedArrays,
-    method: Algorithm[Any],
-    chosen: ChosenFit | None,
-    resume: bool,
-    told: Listeners,
-) -> bool:
+@dataclass(frozen=True)
+class ReadyFit:
+    """A fit before its first step, with the lock of its store."""
+
+    store: RunStore
+    lock: Lock
+    request: Manifest
+    learned: MappedRows
+    """The rows as the method sees them."""
+    scale: NamedArrays
+    """Divisors of the columns, as an array of the run; empty without a scale."""
+    method: Algorithm[Any]
+    chosen: ChosenFit | None
+    """The choice of the penalties; None if they were given."""
+
+
+def _fit(ready: ReadyFit, resume: bool, told: Listeners) -> bool:
     """Take the steps and write the result; return whether the fit has converged."""
-    source = learned.source
+    store, lock, request, method = ready.store, ready.lock, ready.request, ready.method
+    source, chosen = ready.learned.source, ready.chosen
     start = starting_point(store, request, source, method, resume)
     name, n = store.steps.run_name(), source.plan.n_rows
     commits = Commits(store, lock, name, n, told, finished=store.finished())
@@ -255,28 +261,20 @@ def _fit(
     end = drive(rows, method, [commits], start)
     choice = None if chosen is None else chosen.choice_after(end.state)
     if choice is not None:
-        request = _with_choice(request, choice)
+        ready = replace(ready, request=_with_choice(request, choice))
     commits.unfinish()
-    _write_result(store, lock, request, learned, scale, method, chosen, end)
+    _write_result(ready, end)
     found_k = end.history[-1].n_clusters
     if end.converged and choice is not None and choice.unlike(found_k):
         warnings.warn(choice.differs(found_k), stacklevel=5)
     return end.converged
 
 
-def _write_result(
-    store: RunStore,
-    lock: Lock,
-    request: Manifest,
-    learned: MappedRows,
-    scale: NamedArrays,
-    method: Algorithm[Any],
-    chosen: ChosenFit | None,
-    end: Progress[Any],
-) -> None:
+def _write_result(ready: ReadyFit, end: Progress[Any]) -> None:
     """Label the rows by the last state, and finish the run."""
+    method, request, learned, chosen = ready.method, ready.request, ready.learned, ready.chosen
     source, state = learned.source, end.state
-    new, plan = NewArrays(store), source.plan
+    new, plan = NewArrays(ready.store), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     new.write_digests(
         {"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label")
@@ -285,7 +283,7 @@ def _write_result(
         write_grid(new, source, source.cube, labels)
     if learned.rows is not None:
         _write_embedding(new, learned.rows, plan.chunk_rows)
-    lock.check()
+    ready.lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
     if chosen is not None:
         passes += chosen.passes
@@ -293,10 +291,10 @@ def _write_result(
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
-    found = {**method.result(source, state), **stability, **scale, **learned.arrays}
+    found = {**method.result(source, state), **stability, **ready.scale, **learned.arrays}
     if not request.learned_features or learned.divergence is not None:
         _write_names(new, source, found)
-    store.finish(new, found, end.history, manifest)
+    ready.store.finish(new, found, end.history, manifest)
 
 
 def _stability_of(chosen: ChosenFit | None, source: RowSource, state: Any) -> NamedArrays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -111,9 +112,8 @@ def penalty_command(
         "--outlier-penalty": outlier_penalty is not None,
     }
     fitted = fitted or search
-    for name, given in flags.items():
-        if given and not fitted:
-            raise click.UsageError(f"{name} is an option for fits: give --fit or --search too")
+    if not fitted:
+        _refuse_options_of_fits(flags)
     store = _target(checkpoint, "penalty", [data, how["weights"]], how, resume=True)
     options: dict[str, Any] = {"search": search, "full": full, "random_state": seed}
     options |= {"discount": discount, "outlier_penalty": outlier_penalty}
@@ -137,6 +137,13 @@ def penalty_command(
         click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
         following = next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
     click.echo(f"next            {following}")
+
+
+def _refuse_options_of_fits(flags: Mapping[str, bool]) -> None:
+    """Raise an error for the first option that is given, of those for fits alone."""
+    for name, given in flags.items():
+        if given:
+            raise click.UsageError(f"{name} is an option for fits: give --fit or --search too")
 
 
 def _target(

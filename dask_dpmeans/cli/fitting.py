@@ -344,38 +344,30 @@ def fit_from_options(
     **compute: Unpack[ComputeOptions],
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
-    arrays, columns = named_inputs(
-        InputArrays(data, weights, groups), columns, compute["storage_options"]
-    )
+    stored = compute["storage_options"]
+    arrays, columns = named_inputs(InputArrays(data, weights, groups), columns, stored)
     data, weights, groups = arrays.data, arrays.sample_weight, arrays.groups
     check_resume_or_force(resume, force)
-    out = Location.at(run, compute["storage_options"])
-    job: dict[str, Any] = {
-        "run": out,
-        "method": method,
-        "sample_weight": weights,
-        "columns": columns,
-        "scale": scale_of(scale),
-        "resume": resume,
-        "force": force,
-    }
+    out = Location.at(run, stored)
+    job = {"run": out, "method": method, "resume": resume, "force": force}
+    job |= {"sample_weight": weights, "columns": columns, "scale": scale_of(scale)}
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
     feature_map = method._feature_map()
     if feature_map is not None:
         feature_map.check_weights(weights)
     RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
+    reading = data, fill_missing, sparse, method._accepts()
+    if dry and live is not None:
+        raise click.UsageError("a dry run has no steps to show: leave out --live")
     if dry:
-        if live is not None:
-            raise click.UsageError("a dry run has no steps to show: leave out --live")
-        accepts, count = method._accepts(), resume
-        with open_rows(data, fill_missing, sparse, accepts, count, **compute) as (rows, work):
+        with open_rows(*reading, resume, **compute) as (rows, work):
             say_estimate(dry_run(rows, **job, **work), as_json)
         return
     shown = progress(as_json)
     with (
         resumable(out),
         _page_of(shown, out, live),
-        open_rows(data, fill_missing, sparse, method._accepts(), **compute) as (rows, work),
+        open_rows(*reading, **compute) as (rows, work),
         shown,
     ):
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
 from typing import Any, NamedTuple
 
 import click
@@ -21,11 +22,8 @@ from dask_dpmeans.errors import (
     of_store,
     redact,
 )
-from dask_dpmeans.estimators.row_options import refuse_options
+from dask_dpmeans.estimators.row_options import COUNTS, refuse_options
 from dask_dpmeans.registry import METHODS
-
-CLUSTERS = ("clusters", "n_clusters", "k")
-"""Options with which a number of clusters is often asked for."""
 
 
 class WrongUseError(click.ClickException):
@@ -130,7 +128,7 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
     """Raise an error that says why the estimator of a command has no such option, if it is known."""
     name = error.option_name.lstrip("-").replace("-", "_")
     command = "" if error.ctx is None else error.ctx.command.name
-    if command == "fit" and name in CLUSTERS:
+    if command == "fit" and name in COUNTS:
         raise WrongUseError(
             f"fit has no {error.option_name}: dask-dpmeans penalty DATA -k 3 finds the price of 3 clusters, "
             "and dask-dpmeans shapes DATA RUN --clusters 3 makes 3 clusters of any shape"
@@ -138,7 +136,7 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
     for estimator, entry in METHODS.items():
         if entry.command == command:
             try:
-                refuse_options(estimator, [name])
+                refuse_options(estimator, signature(entry.spec.estimator).parameters, [name])
             except InputError as reason:
                 raise WrongUseError(str(reason)) from error
 

@@ -1,6 +1,6 @@
 """Options that estimators do not take, for rows as they are and for numbers of clusters, and why."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar
@@ -39,23 +39,23 @@ OF_PRICES = {
     "discount": ALONE,
 }
 """Where to find options of prices, and what to do instead."""
-COUNTS = ("n_clusters", "n_components", "k")
+COUNT = "n_clusters"
+"""The option for a number of clusters of estimators that take one."""
+COUNTS = (COUNT, "clusters", "n_components", "k")
 """Options with which a number of clusters is often asked for."""
-TAKES_COUNT = "LinkageDPMeans"
-"""The estimator that takes a number of clusters, as `n_clusters`."""
 COUNTED = (
     "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
-    f"price of 3 clusters of DPMeans, and {TAKES_COUNT}(n_clusters=3) makes 3 clusters of any shape"
+    f"price of 3 clusters of DPMeans, and LinkageDPMeans({COUNT}=3) makes 3 clusters of any shape"
 )
 """What to do instead of an option for a number of clusters."""
 
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
-def refuse_options(estimator: str, names: Iterable[str]) -> None:
+def refuse_options(estimator: str, own: Container[str], names: Iterable[str]) -> None:
     """Raise an error for options that an estimator, by the name of its class, does not have.
 
-    Names of other things, and other estimators, are left alone.
+    `own` are the options that it has.  Names of other things, and other estimators, are left alone.
 
     Raises
     ------
@@ -63,11 +63,13 @@ def refuse_options(estimator: str, names: Iterable[str]) -> None:
         The first option, why the estimator does not have it, and the way out.
     """
     for name in names:
+        if name in own:
+            continue
         if name in WAYS_OUT and COSTS.get(estimator):
             told = f"since {COSTS[estimator]}: {WAYS_OUT[name]}"
         elif name in OF_PRICES and estimator in COSTS:
             told = OF_PRICES[name]
-        elif name in COUNTS and estimator != TAKES_COUNT:
+        elif name in COUNTS and COUNT not in own:
             told = COUNTED
         else:
             continue
@@ -80,7 +82,7 @@ def without_row_options(init: Init) -> Init:
 
     @wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
-        refuse_options(estimator, [name for name in given if name not in own])
+        refuse_options(estimator, own, given)
         init(self, *args, **given)
 
     found: Any = checked

@@ -223,6 +223,26 @@ def _two_least(
 
 
 @compile_loop
+def _first_leaf(
+    row: Float64Array,
+    columns: Int64Array,
+    cuts: Float64Array,
+    nodes: Int64Array,
+    distances: Float64Array,
+) -> tuple[int, int]:
+    """Return the leaf of a row by the cuts alone, and how many nodes are left to visit.
+
+    Distances to these are not known yet, -1.
+    """
+    top, node = 0, 1
+    while node < len(cuts):
+        node = 2 * node + (row[columns[node]] >= cuts[node])
+        nodes[top], distances[top] = node ^ 1, -1.0
+        top += 1
+    return node, top
+
+
+@compile_loop
 def _search(rows: Rows, tree: TreeParts, labels: IndexArray, squared: Float64Array) -> int:
     """Fill in the one or two nearest centers of each row; return the number of visited nodes.
 
@@ -236,11 +256,7 @@ def _search(rows: Rows, tree: TreeParts, labels: IndexArray, squared: Float64Arr
     for i in range(n):
         for j in range(d):
             row[j] = rows[i, j]
-        top, node = 0, 1
-        while node < leaves:
-            node = 2 * node + (row[columns[node]] >= cuts[node])
-            nodes[top], distances[top] = node ^ 1, -1.0
-            top += 1
+        node, top = _first_leaf(row, columns, cuts, nodes, distances)
         best, bound = (np.inf, np.inf, k, k), np.inf
         while node:
             steps += 1

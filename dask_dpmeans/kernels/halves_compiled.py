@@ -167,10 +167,31 @@ def _half_center(
 
 
 @compile_loop
+def _sum_halves(
+    data: Data, members: Int64Array, sides: BoolArray, work: Float64Array
+) -> tuple[float, float]:
+    """Fill `work[1]` and `work[2]` with the sums of both halves, and return their weights."""
+    weights, first, second = data[1], work[1], work[2]
+    weight = other = 0.0
+    for j in range(work.shape[1]):
+        first[j] = second[j] = 0.0
+    for q in range(len(members)):
+        share = weights[members[q]]
+        if sides[members[q]]:
+            weight += share
+            for j in range(work.shape[1]):
+                first[j] += share * work[8 + q, j]
+        else:
+            other += share
+            for j in range(work.shape[1]):
+                second[j] += share * work[8 + q, j]
+    return weight, other
+
+
+@compile_loop
 def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array) -> float:
     """Compiled twin of `halve`; sides are (n,), work is (n + 8, d)."""
-    weights, spherical = data[1], data[2]
-    m, d = len(members), work.shape[1]
+    m, d, spherical = len(members), work.shape[1], data[2]
     unit = _shift(data, members, work)
     along = np.empty(m)
     for j in range(d):
@@ -183,19 +204,7 @@ def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array)
     mean, first, second, between, middle = work[0], work[1], work[2], work[3], work[4]
     gain = 0.0
     for _ in range(HALVING_STEPS):
-        for j in range(d):
-            first[j] = second[j] = 0.0
-        weight = other = 0.0
-        for q in range(m):
-            share = weights[members[q]]
-            if sides[members[q]]:
-                weight += share
-                for j in range(d):
-                    first[j] += share * work[8 + q, j]
-            else:
-                other += share
-                for j in range(d):
-                    second[j] += share * work[8 + q, j]
+        weight, other = _sum_halves(data, members, sides, work)
         if not (weight > 0 and other > 0):
             return 0.0
         for j in range(d):

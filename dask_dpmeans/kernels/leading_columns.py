@@ -306,6 +306,30 @@ def _two_nearest(
 
 
 @compile_loop
+def _keep_listed(
+    row: Rows,
+    singles: Rows,
+    halves: Float64Array,
+    scores: Rows,
+    floor: float,
+    listed: IntegerArray,
+    exact: Float64Array,
+) -> int:
+    """Keep the listed centers whose scores are not below a floor, and return their number.
+
+    The list, (k,), is overwritten; `exact`, (k,), are their scores from all columns.
+    """
+    number = 0
+    for p in range(len(scores)):
+        if not scores[p] < floor:
+            center = listed[p]
+            exact[number] = _product(row, singles[center]) - halves[center]
+            listed[number] = center
+            number += 1
+    return number
+
+
+@compile_loop
 def _nearest(
     rows: Rows,
     values: Float64Array,
@@ -344,13 +368,10 @@ def _nearest(
             _raise_floors(whole[part], singles, halves, doubts, count, places, seen, floors)
             _list(scores, first_center, floors[:height], lists, listed_scores, counts)
         for i in range(height):
-            number = 0
-            for p in range(counts[i]):
-                if not listed_scores[i, p] < floors[i]:
-                    center = lists[i, p]
-                    exact[number] = _product(whole[start + i], singles[center]) - halves[center]
-                    lists[i, number] = center
-                    number += 1
+            scores_of_row = listed_scores[i, : counts[i]]
+            number = _keep_listed(
+                whole[start + i], singles, halves, scores_of_row, floors[i], lists[i], exact
+            )
             row, floor = rows[start + i], np.float64(floors[i])
             first, label, other = _two_nearest(row, values, lists[i, :number], exact, floor)
             total += number

@@ -31,6 +31,13 @@ LIGHT = 10.0
 
 Children of 2,310 rows in 40 clusters took .74 of the time so, and children without light clusters took
 up to 1.05 of it."""
+MOST_NOTED = 2**21
+"""Most numbers of the table of distances between centers; more clusters have none.
+
+8,192 rows in 4,000 random clusters took 2.5 times as long with a table, and 100 MB more; in 400, .68
+of the time with one."""
+FEW_CHANGED = 0.25
+"""Without the table, changed clusters are looked at first if they are at most this share of all."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
 
@@ -48,8 +55,9 @@ Changed = tuple[
 """Clusters that changed in this pass or the one before: their numbers, (room,), of which the first
 count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
 pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
-changed, (room,); the centers in order of the numbers, (d, room); and how far all centers are from
-these, squared, (room, room)."""
+changed, (room,); the centers in order of the numbers, (d, room); how far all centers are from
+these, squared, (room, room), or memory to work in, (1, room), if there are too many; and what light
+ones cost, as a share of others, (room,)."""
 
 Others = tuple[float, float]
 """The mass of the lightest cluster that is not light, and the weight of the heaviest row."""
@@ -263,15 +271,16 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
 def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) -> float:
     """Return the distance of center c, in a column, (d,), to the nearest other one of `count` that changed.
 
-    All these distances are noted, squared.
+    All these distances are noted, squared, if there is a table.
     """
     _, places, ages, _, columns, apart, shares = changed
-    _square_distances(column, columns, count, apart[c])
+    squared = apart[c % len(apart)]
+    _square_distances(column, columns, count, squared)
     for place in range(count):
-        apart[c, place] *= shares[place]
+        squared[place] *= shares[place]
     if ages[c]:
-        apart[c, places[c]] = np.inf
-    nearest: float = np.sqrt(_least(apart[c], count))
+        squared[places[c]] = np.inf
+    nearest: float = np.sqrt(_least(squared, count))
     return nearest
 
 
@@ -284,7 +293,8 @@ def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
         if ages[c]:
             numbers[count] = c
             count += 1
-    columns, apart, shares = np.empty((d, room)), np.empty((room, room)), np.empty(room)
+    noted = room if room * room <= MOST_NOTED else 1  # without a table, a row to work in
+    columns, apart, shares = np.empty((d, room)), np.empty((noted, room)), np.empty(room)
     return (numbers, places, ages, distances, columns, apart, shares), count
 
 
@@ -349,7 +359,8 @@ def note_change(
         _square_distances(column, centers, present, squared)
     for other in range(present):
         squares = share * squared[other] if counts[c] and other != c else np.inf
-        apart[other, places[c]] = squares
+        if len(apart) > 1:
+            apart[other, places[c]] = squares
         if squares < distances[other] * distances[other]:
             distances[other] = np.sqrt(squares)
     if counts[c]:
@@ -372,14 +383,14 @@ def _cost_of_changed(
     """Return a lower bound of the cost of a row, (d,), in clusters that changed.
 
     It is below the row's gain by leaving its cluster only if one of them costs less than that.
-    Centers that are far from the row's own one, at a distance `root`, are not looked at.
+    Centers that are noted as far from the row's own one, at a distance `root`, are not looked at.
     """
     numbers, _, _, _, columns, apart, _ = changed
     bound = ENOUGH * gain
     reach = root + np.sqrt(bound / (weight * share))
     reach = (reach * (1.0 + DISTANCE_ROUNDING)) ** 2
     for place in range(count):
-        if own < 0 or apart[own, place] <= reach:
+        if own < 0 or len(apart) == 1 or apart[own, place] <= reach:
             mass = masses[numbers[place]]
             cost = weight * (mass / (mass + weight)) * _squared(row, columns, place)
             bound = min(bound, cost)
@@ -586,7 +597,8 @@ def exchange_rows_compiled(
                 row, weight, own, gain = rows[i], weights[i], labels[i], gains[i]
                 out, share = weight * outlier_penalty, lightest / (lightest + weight)
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
-                if not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
+                few = len(changed[5]) > 1 or n_changed <= FEW_CHANGED * present
+                if few and not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
                     heavy = others[0] / (others[0] + weight)
                     bound = _cost_of_changed(
                         row, weight, own, roots[i], gain, heavy, changed, n_changed, masses

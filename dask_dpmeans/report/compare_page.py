@@ -95,7 +95,9 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
     paths = [each.path for each in runs]
-    titles = [f"{each.letter}: {_last_part(each.path)}" for each in runs]
+    names = [path.rstrip("/").rpartition("/")[2] for path in paths]
+    titles = [f"{each.letter}: {name}" for each, name in zip(runs, names, strict=True)]
+    flows = [_flow_table(runs, found, one) for one in range(len(runs) - 1)]
     return Page(
         store=", ".join(f"{each.letter}: {each.path}" for each in runs),
         headline=_headline(runs, found.n_rows),
@@ -104,7 +106,7 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
         facts={},
         pictures=[],
         maps=[Picture.of("Flows", FLOWS, lambda: plot.flows(found, titles))],
-        tables=[_side_by_side(runs), _agreement(runs, found), *_flow_tables(runs, found)],
+        tables=[_side_by_side(runs), _agreement(runs, found), *flows],
         call=f"from dask_dpmeans.report import report\n\nreport({paths}, {OUT!r})",
         unknown=None,
         command=shlex.join(["dask-dpmeans", "report", *paths, OUT]),
@@ -125,10 +127,6 @@ def checked_number(stores: Sequence[AnyPlace | LoadedRun]) -> Sequence[AnyPlace 
 def _open_runs(stores: Sequence[AnyPlace | LoadedRun]) -> list[Compared]:
     runs = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
     return [Compared(*each) for each in zip(letters(len(runs)), runs, strict=True)]
-
-
-def _last_part(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 # The same rows
@@ -367,11 +365,6 @@ def _agreement(runs: list[Compared], found: Flows) -> Table:
         caption += " Rows without a cluster are a class of their own."
     columns = ["runs", "adjusted Rand index", "normalized mutual information"]
     return Table("Agreement", caption, columns, lines)
-
-
-def _flow_tables(runs: list[Compared], found: Flows) -> list[Table]:
-    """Return a table of the largest flows from each run to the next."""
-    return [_flow_table(runs, found, one) for one in range(len(runs) - 1)]
 
 
 def _flow_table(runs: list[Compared], found: Flows, one: int) -> Table:

@@ -359,7 +359,7 @@ def v_measure_score(
 def _count_pairs(
     labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, where: Where
 ) -> LabelPairs:
-    pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))
+    pairs = label_pairs(labels_true, labels_pred)
     return as_source(pairs, **where).fold(LabelPairCounts(), name="contingency")
 
 

@@ -10,17 +10,18 @@ from dask_dpmeans.sources.opening import Opener, lazy_array
 from dask_dpmeans.sources.row_array import RowArray
 
 
-def label_pairs(first: object, second: object, names: tuple[str, str]) -> Any:
+def label_pairs(labels_true: object, labels_pred: object) -> Any:
     """Return two labelings of the same rows as columns, (n, 2) int64.
 
     The answer is a NumPy array if both are in this process's memory, and a Dask array otherwise.
     """
-    opened = [_open(labels, name) for labels, name in zip((first, second), names, strict=True)]
+    opened = [_open(labels_true, "labels_true"), _open(labels_pred, "labels_pred")]
     n_first, n_second = (labels.shape[0] for labels in opened)
     if n_first != n_second:
         counts = f"{n_first:,} and {n_second:,}"
-        both = " and ".join(names)
-        raise InputError(f"{both} must be labels of the same rows, got {counts} of them")
+        raise InputError(
+            f"labels_true and labels_pred must be labels of the same rows, got {counts} of them"
+        )
     if all(isinstance(labels, np.ndarray) for labels in opened):
         return np.column_stack([labels[:].astype(np.int64) for labels in opened])
     columns = [lazy_array(labels).astype(np.int64)[:, np.newaxis] for labels in opened]

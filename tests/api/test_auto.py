@@ -28,7 +28,7 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.cli import main
-from dask_dpmeans.methods.dpmeans import auto_penalty, chooser, clouds, search
+from dask_dpmeans.methods.dpmeans import auto_penalty, chooser, clouds, search, summary
 from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
@@ -107,7 +107,7 @@ def killed_in_the_choice(patch: pytest.MonkeyPatch, run: Path) -> None:
     def end(*_: object) -> None:
         raise Killed
 
-    patch.setattr(chooser.Summary, "fit_half", end)
+    patch.setattr(summary.Summary, "fit_half", end)
     with pytest.raises(Killed):
         fit(ROWS, run, DPMeans(random_state=0))
 
@@ -208,7 +208,7 @@ def test_rows_of_the_same_fingerprint_that_choose_otherwise_are_refused(
 ) -> None:
     killed_after_steps(monkeypatch, tmp_path / "run")
     monkeypatch.setattr(chooser, "HALVINGS", 3)  # as another type of CPU may
-    monkeypatch.setattr(chooser, "FLOOR", 1e-8)
+    monkeypatch.setattr(summary, "FLOOR", 1e-8)
     monkeypatch.setattr(chooser, "TURNS", 0)
     monkeypatch.setattr(clouds, "FEWEST_CLOUDS", 9)
     with pytest.raises(InputError, match="but these rows give"):

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
 from dask_dpmeans.kernels.block import Scratch, dense
 from dask_dpmeans.kernels.encoding import Encoding
-from dask_dpmeans.methods.dpmeans import chooser, outlier_share
+from dask_dpmeans.methods.dpmeans import outlier_share, summary
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of
 from dask_dpmeans.sources import layout
 
@@ -295,7 +295,7 @@ def test_a_share_of_outliers_is_found_on_csr_rows_as_on_dense_ones(name, monkeyp
 def test_a_choice_that_does_not_fit_in_memory_is_refused(monkeypatch, counts):
     rows = csr_array(drawn("poisson", 0, n=40))
     model = DPMeans(divergence="poisson" if counts else "squared", random_state=0)
-    monkeypatch.setattr(chooser, "NUMBER_COPIES", 10**12)
+    monkeypatch.setattr(summary, "NUMBER_COPIES", 10**12)
     with pytest.raises(InputError, match=r"'auto' compares .* GiB that are free: give the penalty"):
         model.fit(rows)
     shared = HDPMeans(divergence="poisson")
@@ -307,10 +307,10 @@ def test_the_memory_of_a_choice_is_asked_of_wide_rows_alone():
     summary = SimpleNamespace(sums=np.zeros(30_000))
     source = SimpleNamespace(plan=SimpleNamespace(n_rows=200_000), summary=summary, room=2**34)
     with pytest.raises(InputError, match="6,144 dense rows of 30,000 columns"):
-        chooser.check_room(source)
+        summary.check_room(source)
     source.summary.sums = source.summary.sums[:1_000]
     source.room = 0
-    chooser.check_room(source)
+    summary.check_room(source)
 
 
 def test_no_block_of_counts_is_made_dense():
@@ -336,8 +336,8 @@ def test_encoded_csr_rows_take_the_memory_of_their_values():
 @pytest.mark.filterwarnings("ignore:At the chosen penalty the fit has:UserWarning")
 @pytest.mark.parametrize("name", ["poisson", "multinomial", "bernoulli"])
 def test_a_coreset_of_many_sparse_counts_chooses_as_one_of_the_dense_rows(name, monkeypatch):
-    monkeypatch.setattr(chooser, "SUMMARY_ROWS", 100)
-    monkeypatch.setattr(chooser, "SUMMARY_NUMBERS", 1)
+    monkeypatch.setattr(summary, "SUMMARY_ROWS", 100)
+    monkeypatch.setattr(summary, "SUMMARY_NUMBERS", 1)
     rows = drawn(name, 4, n=400, density=0.8)
     wanted = DPMeans(divergence=name, random_state=0).fit(rows)
     found = DPMeans(divergence=name, random_state=0).fit(with_explicit_zeros(rows))

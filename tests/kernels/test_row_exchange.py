@@ -16,6 +16,7 @@ from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
 from dask_dpmeans.kernels.row_exchange_compiled import (
+    _first_changed,
     begin_pass,
     exchange_rows_compiled,
     light_share,
@@ -150,6 +151,39 @@ def test_rows_are_evaluated_once_if_few_clusters_change():
     assert passes == 2
     assert labels.tolist() == np.repeat(np.arange(12), 20).tolist()
     assert 240 <= len(seen) < 250
+
+
+@settings(max_examples=15)
+@given(seed=seeds, k=st.integers(2, 6), light=st.booleans(), few=st.sampled_from([0.25, 1.0]))
+def test_rows_move_alike_without_the_table_of_distances(seed, k, light, few):
+    random, loop = np.random.default_rng(seed), numba_support.plain(exchange_rows_compiled)
+    n = 4 * k if light else 20 * k
+    rows = random.normal(0, 4, (k, 2))[random.integers(k, size=n)] + random.normal(size=(n, 2))
+    labels, weights, room = random.integers(k, size=n), random.choice(DYADIC[1:], n), 2 * k + 8
+
+    def without_table(ages, d):
+        (*memory, _, shares), count = _first_changed(ages, d)
+        return (*memory, np.full((1, room), np.nan), shares), count
+
+    found = []
+    for changes in ({}, {"_first_changed": without_table, "FEW_CHANGED": few}):
+        moved = FunctionType(loop.__code__, loop.__globals__ | changes)
+        mine = labels.copy()
+        clusters = kernel._clusters(rows, weights, mine, room, 0.0)
+        known = np.zeros(n), np.zeros(room, np.int64)
+        moved(rows, weights, mine, 8.0, np.inf, 0.0, 5, clusters, *known)
+        found.append(mine)
+    np.testing.assert_array_equal(*found)
+
+
+def test_memory_of_moves_does_not_grow_with_the_square_of_the_clusters():
+    def most_bytes(room):
+        memory, _ = numba_support.plain(_first_changed)(np.ones(room, np.int64), 2)
+        return sum(each.nbytes for each in memory)
+
+    assert most_bytes(2_000) <= 2 * most_bytes(1_000)
+    assert most_bytes(100_000) <= 1.01 * 10 * most_bytes(10_000)
+    assert most_bytes(100_000) < 2 * most_bytes(1_000)
 
 
 @given(seed=seeds, k=st.integers(2, 12), d=st.integers(1, 4))

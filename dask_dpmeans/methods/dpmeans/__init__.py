@@ -4,9 +4,9 @@
   `population`).  It begins on all rows, on cells or on a `coreset` (`starts`), or is a population of
   `short_searches`; `row_exchange` ends it.
 - `outliers` and `outlier_share` are for rows that belong to no cluster.
-- `chooser` chooses a penalty (`auto_penalty` the search at it): `path` has the fits at many
-  penalties, `clouds` rows without clusters, `choice` the answer, `stability` and `mixture` how sure
-  it is.
+- `chooser` chooses a penalty (`auto_penalty` the search at it): `summary` has the rows
+  that choose, `path` the fits at many penalties, `clouds` rows without clusters, `choice` the answer,
+  `stability` and `mixture` how sure it is.
 - `bounds` has lower bounds of the objective: `row_prices`, `micro_prices`, `anticlusters` and
   `relaxed_bound`.
 - `bisection` and `farthest_first` find a penalty for a number of clusters.

@@ -19,17 +19,12 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, leading_column
-from dask_dpmeans.methods.dpmeans.chooser import (
-    ChoiceParameters,
-    Chosen,
-    check_room,
-    choice_summary,
-    choose_from,
-)
+from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose_from
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of, outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.methods.dpmeans.starts import Restart
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, check_room, choice_summary
 
 ROUNDS = 6
 """Most searches for the rows that are left."""

@@ -18,8 +18,8 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.merge_path import Merges, linked_to_others, merge_path
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.chooser import REFINED
 from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.methods.dpmeans.summary import REFINED
 from dask_dpmeans.methods.graph_cut import multilevel
 from dask_dpmeans.methods.graph_cut.objective import relabel_nodes
 from dask_dpmeans.methods.graph_cut.partitioner import MAX_MOVE_ROUNDS, Partition, Partitioner

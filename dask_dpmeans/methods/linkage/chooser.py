@@ -30,18 +30,18 @@ from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
-from dask_dpmeans.methods.dpmeans.chooser import (
+from dask_dpmeans.methods.dpmeans.chooser import choose_from
+from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
+from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
+from dask_dpmeans.methods.dpmeans.path import summary_of
+from dask_dpmeans.methods.dpmeans.summary import (
     FLOOR,
     SUMMARY_ROWS,
     ChoiceParameters,
     Summary,
-    choose_from,
     intervals_of,
     solutions_of,
 )
-from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
-from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
-from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
 from dask_dpmeans.methods.linkage.levels import (

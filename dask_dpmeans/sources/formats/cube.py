@@ -19,14 +19,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF
-from dask_dpmeans.sources.formats.cube_values import (
-    TURNED,
-    Features,
-    Part,
-    RunRows,
-    Values,
-    parts_of,
-)
+from dask_dpmeans.sources.formats.cube_values import TURNED, Features, RunRows, Values, parts_of
 from dask_dpmeans.sources.grids import Dimensions, Grid
 from dask_dpmeans.sources.lazy_modules import checked_store, zarr
 from dask_dpmeans.sources.row_array import Raw
@@ -219,7 +212,7 @@ class CubeRows:
         box = self.runs.box(run)
         samples, shape = dict(zip(self.samples, box, strict=True)), [p.stop - p.start for p in box]
         n_blocks = 1 + math.prod(shape) * self.shape[1] // TURNED
-        for part in self._feature_parts():
+        for part in parts_of(list(self.features.values()), self.feature_chunks):
             features, number = dict(zip(self.features, part, strict=True)), 0
             if self.along is not None:
                 number = features.pop(self.along).start
@@ -227,10 +220,6 @@ class CubeRows:
             # No name holds the values: the caller frees them before the next are read.
             values = self._values[number]
             yield from Features.of(where, values.box(samples, features), shape, n_blocks)
-
-    def _feature_parts(self) -> Iterator[Part]:
-        """Yield the parts of the features, whole chunks and one variable each."""
-        return parts_of(list(self.features.values()), self.feature_chunks)
 
     def first_rows(
         self, n_rows: int, weights: "CubeWeights | None" = None

@@ -16,11 +16,12 @@ from scipy.stats import t as student
 from sklearn.datasets import make_moons
 from strategies import seeds
 
-from dask_dpmeans.methods.dpmeans import chooser
+from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
-from dask_dpmeans.methods.dpmeans.chooser import FLOOR, REFINED, Summary, choose
+from dask_dpmeans.methods.dpmeans.chooser import choose
 from dask_dpmeans.methods.dpmeans.clouds import CLEAR, CLOUDS, FEWEST_CLOUDS, UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.methods.dpmeans.summary import FLOOR, REFINED, Summary
 from dask_dpmeans.sources import as_source
 
 
@@ -44,7 +45,7 @@ def chosen(rows: Any, weights: Any = None, seed: int = 0) -> Choice:
     return choose(as_source(rows, weights), seed).choice
 
 
-def summary(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summary:
+def summary_rows(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summary:
     found = np.ones(len(rows)) if weights is None else np.asarray(weights, float)
     order = np.lexsort(rows.T[::-1])
     return Summary(np.ascontiguousarray(rows[order]), found[order], False, seed)
@@ -180,7 +181,7 @@ def test_nor_are_they_with_more_columns_than_rows() -> None:
 
 
 def test_a_coreset_chooses_alike_from_memory_and_from_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(chooser, "SUMMARY_ROWS", 300)
+    monkeypatch.setattr(summary, "SUMMARY_ROWS", 300)
     rows = mixture(4, 4, 3, 300).astype(np.float32)
     known = choose(as_source(rows, block_rows=128), 1)
     lazy = as_source(da.from_array(rows, chunks=((1, 699, 500), (3,))), block_rows=128)
@@ -202,7 +203,7 @@ def test_a_coreset_chooses_alike_from_memory_and_from_chunks(monkeypatch) -> Non
     ],
 )
 def test_more_rows_choose_in_few_columns(n: int, d: int, rows: int) -> None:
-    assert chooser.summary_rows(n, d) == rows
+    assert summary.summary_rows(n, d) == rows
 
 
 def slow_intervals(inertias: list[float]) -> list[tuple[int, float, float]]:
@@ -221,7 +222,7 @@ def slow_intervals(inertias: list[float]) -> list[tuple[int, float, float]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_scores_are_those_of_all_pairs_of_costs(seed: int) -> None:
     rows = mixture(seed, 4, 2, 30, 5.0)
-    given = summary(rows, seed=seed)
+    given = summary_rows(rows, seed=seed)
     path = given.path(given.most_tried)
     wanted = {
         k: (low, high, math.log(high / low) * math.sqrt(k))
@@ -290,7 +291,7 @@ def test_of_close_scores_the_one_with_the_highest_merit_is_chosen(monkeypatch, s
 def test_evidence_is_that_of_the_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(80, 2)) @ [[2.0, 1.0], [0.0, 0.5]] + 4 * (np.arange(80)[:, None] % 2)
-    given = summary(rows, seed=seed)
+    given = summary_rows(rows, seed=seed)
     k = 2
 
     def figures(of: Summary) -> tuple[float, float]:
@@ -322,7 +323,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
     rng = np.random.default_rng(n)
     rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     weights = rng.integers(1, 3, n)
-    given = summary(rows, weights)
+    given = summary_rows(rows, weights)
     cloud = given._cloud(2, 0).rows
     assert len(cloud) == min(weights.sum(), 2**10)
     variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))[::-1]
@@ -335,7 +336,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
 
 def test_clouds_are_uniform() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 3)) * [5.0, 2.0, 1.0]
-    cloud = summary(rows)._cloud(2, 0).rows
+    cloud = summary_rows(rows)._cloud(2, 0).rows
     for column in cloud.T:
         assert kstest(column, uniform(column.min(), np.ptp(column)).cdf).pvalue > 0.01
 
@@ -376,7 +377,7 @@ def test_a_range_is_replicated_as_far_as_fits_of_all_halves_have_it(seed: int) -
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(300, 2)) * [3.0, 1.0]  # no number is clear
     found = [each for each in chosen(rows, seed=seed).alternatives if each.replicated is not None]
-    given, shares = summary(rows, seed=seed), {each.n_clusters: [] for each in found}
+    given, shares = summary_rows(rows, seed=seed), {each.n_clusters: [] for each in found}
     most = given.most_tried
     for part in (half for number in range(chooser.HALVINGS) for half in given.parts(number)):
         some = part > 0
@@ -462,13 +463,13 @@ def test_rows_that_fill_a_grid_are_no_clusters_for_that(seed: int) -> None:
 
 def test_the_last_number_found_is_not_chosen_unless_nothing_is_left_to_divide() -> None:
     rows = make_moons(500, noise=0.05, random_state=0)[0]
-    weighted = summary(rows, np.full(500, 4))
+    weighted = summary_rows(rows, np.full(500, 4))
     path = weighted.path(weighted.most_tried)
     assert len(path.inertias) == weighted.most_tried < len(rows)
     assert weighted.largest(path, weighted.most_tried) == int(REFINED * len(path.inertias))
     found, once = chosen(rows, np.full(500, 4)), chosen(rows)
     assert found.n_clusters == once.n_clusters
-    places = summary(np.arange(12.0).reshape(6, 2), np.full(6, 50))
+    places = summary_rows(np.arange(12.0).reshape(6, 2), np.full(6, 50))
     whole = places.path(places.most_tried)
     assert len(whole.inertias) == 6 < places.most_tried
     assert places.largest(whole, places.most_tried) == 150

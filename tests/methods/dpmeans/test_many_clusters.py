@@ -11,16 +11,10 @@ from strategies import seeds
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.methods.dpmeans import chooser
+from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import Choice, score
-from dask_dpmeans.methods.dpmeans.chooser import (
-    STANDS_OUT,
-    ChoiceParameters,
-    IntervalsJob,
-    choice_bytes,
-    choose,
-    most_looked_at,
-)
+from dask_dpmeans.methods.dpmeans.chooser import STANDS_OUT, IntervalsJob, choose
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, choice_bytes, most_looked_at
 from dask_dpmeans.sources import as_source
 
 
@@ -67,7 +61,7 @@ def test_other_choices_are_the_same_as_without_a_further_look(
         rows = np.round(rows, 1)
     found = chosen(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chooser, "MOST_LOOKED_AT", 0)
+        patch.setattr(summary, "MOST_LOOKED_AT", 0)
         before = chosen(rows)
     assert replace(found, tried=before.tried) == before
     assert found.tried >= before.tried
@@ -140,7 +134,7 @@ def test_a_number_just_beyond_the_first_ones_is_found(k: int, each: int) -> None
 def test_the_look_counts_in_the_memory_of_a_choice() -> None:
     for rows, d in [(12_288, 2), (6_144, 10), (6_144, 128), (6_144, 784), (200, 20_000)]:
         most = most_looked_at(rows, d)
-        assert most * (most + 1) // 2 * d <= 1.01 * chooser.MOST_NUMBERS + d * most
+        assert most * (most + 1) // 2 * d <= 1.01 * summary.MOST_NUMBERS + d * most
         assert choice_bytes(rows, d) >= 8 * d * most * (most + 1) // 2
 
 

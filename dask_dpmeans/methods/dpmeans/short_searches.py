@@ -29,11 +29,11 @@ MOST_CLUSTERS = 180
 For 136 to 175, ten problems ended .09 % above the best on average, and .25 % with trials.  For 260
 clusters of 23,000 and 30,000 rows in three columns, trials ended .1 to .2 % lower.
 """
-FAILURES = 90
-"""Children in a row that must fail, of rows or of cells of few rows, and ..."""
-FAILURES_OF_CLUSTER = 3
-"""... as many more for each cluster.  With 30 and 2, in .9 of the time, 24 problems ended .0003 %
-higher on average, but 20 clusters of 1,060 places .13 % higher from one seed."""
+FAILURES, FAILURES_OF_MANY = 90, 60
+"""Children in a row that must fail, of few rows and of `MANY_ROWS` or cells of them, and ..."""
+FAILURES_OF_CLUSTER = 2
+"""... as many more for each cluster.  With 90 and 3, in 1.17 times the time, 21 problems of many rows
+from 12 or 18 seeds ended as low on average, within .003 %."""
 CELLS = 320
 """Cells of rows, at least; fewer than twice as many rows have none."""
 CELLS_OF_CLUSTER = (32, 128)
@@ -86,7 +86,9 @@ def lowest_centers(
     few = FewRows(rows, weights, price.divide(heaviest).threshold(1), MOST_PASSES)
     small = _cells(few, CELLS)
     first = small.settle(_start(small, random)).centers.shape[1]
-    count = MEMBERS if len(few.rows) < MANY_ROWS else MEMBERS_OF_MANY
+    count, failures = MEMBERS, FAILURES
+    if len(few.rows) >= MANY_ROWS:
+        count, failures = MEMBERS_OF_MANY, FAILURES_OF_MANY
     share = QUICK_SHARE if quick else 1
     if first <= MOST_CLUSTERS:
         few = replace(few, searches=count + CELL_FAILURES // share)
@@ -95,7 +97,7 @@ def lowest_centers(
     if not members:
         return None
     k = members[0].centers.shape[1]
-    failures = FAILURES + FAILURES_OF_CLUSTER * k
+    failures += FAILURES_OF_CLUSTER * k
     if small is not few and len(few.rows) > SHORT_BELOW:
         failures = CELL_FAILURES
     members = _evolve(small, members, random, failures // share)

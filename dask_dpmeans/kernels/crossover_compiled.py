@@ -5,6 +5,8 @@ Their NumPy twins are in `short_search`.  `_square_distances`, `_least`, `_squar
 file (`numba_support`).
 """
 
+from typing import Any
+
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -17,6 +19,8 @@ TINY = 1e-290
 WIDER = 1.5
 """Centers are looked for up to this many times the distance of a row from a near one; second nearest
 ones may be farther."""
+ZERO: Any = np.int64(0)
+"""Where a count starts that is passed on: Numba compiles what takes a literal number once more."""
 
 
 @compile_loop
@@ -295,7 +299,8 @@ def _draw_centers(
 
     Also return the numbers of the drawn ones that are nearest to the first centers, (k,).
     """
-    (d, k), m, drawn = first.shape, second.shape[1], 0
+    (d, k), m = first.shape, second.shape[1]
+    drawn: int = ZERO
     of_first, of_second = _nearest_columns(first, second), _nearest_columns(second, first)
     centers = np.empty((d, k + m))
     for c in range(k + m):

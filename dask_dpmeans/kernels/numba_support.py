@@ -5,8 +5,11 @@ order, and ties are decided by the definition in `distance`.  A loop without a t
 Python until it is compiled.
 
 Compiling takes seconds.  So a loop that is asked for by `pays` is compiled only after calls have
-asked for so much work that it pays.  A loop that Numba finds in its cache is used at once, or if
-Numba is still to be loaded, soon.
+asked for so much work that it pays, or at once if so much is known to be ahead.  A loop that Numba
+finds in its cache is used at once, or if Numba is still to be loaded, soon.
+
+Where a variable starts at a literal number, Numba compiles what takes it for the literal, too: a
+variable that a loop passes on starts at `np.int64(0)`.
 
 Numba keeps compiled code until the file of the loop changes.  So all that a loop calls or takes
 from outside is in its own file, or an argument.  The environment variable
@@ -78,13 +81,13 @@ class CompiledLoop(Generic[Arguments, Returned]):
                     self.known = compiler.compile_function(self.function, options)
         return self.known
 
-    def pays(self, arguments: tuple[Any, ...], work: int, seconds: int) -> bool:
+    def pays(self, arguments: tuple[Any, ...], work: int, seconds: int, ahead: int) -> bool:
         """Return whether the loop is to be called rather than its twin; see `pays` below."""
         kinds = _kinds(arguments)
         if kinds in self.ready:
             return True
         done = self.work[kinds] = self.work.get(kinds, 0) + work + CALL
-        ready = done >= seconds * LEAST_WORK
+        ready = max(done, ahead) >= seconds * LEAST_WORK
         if kinds not in self.asked and (done >= LOADING or "numba" in sys.modules):
             self.asked.add(kinds)
             ready = compiler.load_compiled(self.compiled, arguments) or ready
@@ -106,7 +109,14 @@ class CompiledLoop(Generic[Arguments, Returned]):
         return self.compiled._numba_type_
 
 
-def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, seconds: int = 1) -> bool:
+def pays(
+    loop: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    work: int,
+    seconds: int = 1,
+    *,
+    ahead: int = 0,
+) -> bool:
     """Return whether to call a loop with these arguments rather than its NumPy twin.
 
     Both give the same bytes.  A loop that Numba has yet to compile for such arguments waits until
@@ -117,8 +127,12 @@ def pays(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int, second
     loop, arguments : what is called
     work : numbers that the twin handles in this call
     seconds : about how long Numba compiles the loop
+    ahead : numbers that the twin would handle at least in this call and those that surely follow;
+        if they take longer than compiling, the twin does not begin
     """
-    return AVAILABLE and isinstance(loop, CompiledLoop) and loop.pays(arguments, work, seconds)
+    if not (AVAILABLE and isinstance(loop, CompiledLoop)):
+        return False
+    return loop.pays(arguments, work, seconds, ahead)
 
 
 def compiled_or_plain(

@@ -3,6 +3,8 @@
 Their NumPy twins are in `row_exchange` and `short_search`.
 """
 
+from typing import Any
+
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -40,6 +42,9 @@ FEW_CHANGED = 0.25
 """Without the table, changed clusters are looked at first if they are at most this share of all."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
+
+ZERO: Any = np.int64(0)
+"""Where a count starts that is passed on: Numba compiles what takes a literal number once more."""
 
 MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
 """Centers, (d, room), masses and numbers of rows, (room,), which change in place.
@@ -313,7 +318,7 @@ def begin_pass(
     """
     centers, masses, counts = clusters
     numbers, places, ages, distances, columns, _, shares = changed
-    kept = 0
+    kept: int = ZERO
     for place in range(count):
         c = numbers[place]
         share = light_share(masses[c], others)
@@ -576,7 +581,9 @@ def exchange_rows_compiled(
     the costs in all other clusters of age 0; it is 0 if nothing is known.  Clusters of age 2 changed.
     """
     _, masses, counts = clusters
-    (n, d), room, passes, measured, moved = rows.shape, len(masses), 0, 0, True
+    (n, d), room, passes, moved = rows.shape, len(masses), 0, True
+    first: int = ZERO
+    measured: int = ZERO
     gains, roots, squared = np.empty(n), np.zeros(n), np.empty(room)
     present, costs = _present(clusters), (penalty, outlier_penalty, vanishing)
     listed = np.empty(BLOCK, np.int64)
@@ -584,7 +591,7 @@ def exchange_rows_compiled(
     work, (light, heaviest) = (squared, np.empty(d)), _light(weights)
     changed, n_changed = _first_changed(ages, d)
     while moved and passes < most:
-        passes, moved, first = passes + 1, False, 0
+        passes, moved, first = passes + 1, False, ZERO
         lightest, others = _lightest(clusters, 0.0), (_lightest(clusters, light), heaviest)
         n_changed = begin_pass(changed, n_changed, clusters, present, others, work[1])
         while first < n:
@@ -778,7 +785,8 @@ def settle_compiled(
                 labels[i] = targets[labels[i]]
     if merged:
         means_compiled(rows, weights, labels, centers, masses, counts)
-    cost, k = 0.0, 0
+    cost = 0.0
+    k: int = ZERO
     for i in range(n):
         cost += weights[i] * _squared(rows[i], centers, labels[i])
     for c in range(room):

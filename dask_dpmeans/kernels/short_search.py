@@ -64,6 +64,8 @@ class FewRows:
     penalty: float
     most: int
     """Most passes of single rows in a search."""
+    searches: int = 0
+    """Searches that are ahead, at least, so that Numba compiles the loops at once if that pays."""
 
     def settle(self, labels: Int64Array, known: Known | None = None) -> Partition:
         """Return the end of moves of single rows, and of merges, from labels, (n,).
@@ -73,7 +75,8 @@ class FewRows:
         labels, k = labels.copy(), int(labels.max()) + 1
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
-        if pays(settle_compiled, given, MOVING * k * self.rows.size, seconds=6):
+        work = MOVING * k * self.rows.size
+        if pays(settle_compiled, given, work, seconds=6, ahead=self.searches * work):
             return Partition(*settle_compiled(*given), labels)
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
@@ -154,7 +157,8 @@ class FewRows:
     def child(self, one: Partition, two: Partition, draws: Float64Array) -> Partition:
         """Return the end of a search from a crossover; see `cross` for the draws."""
         given = self.rows, self.weights, one.centers, two.centers, one.labels, draws
-        if pays(cross_compiled, given, 16 * one.centers.shape[1] * self.rows.size, seconds=2):
+        work = 16 * one.centers.shape[1] * self.rows.size
+        if pays(cross_compiled, given, work, seconds=2, ahead=self.searches * work):
             labels, *known = cross_compiled(*given)
             return self.settle(labels, (known[0], known[1]))
         return self.settle(self.cross(one, two, draws))

@@ -5,6 +5,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import numba
@@ -24,9 +26,14 @@ from dask_dpmeans import (
     OnlineDPMeans,
     SplitMergeDPMeans,
 )
-from dask_dpmeans.kernels import numba_compiler, numba_support
+from dask_dpmeans.kernels import numba_compiler, numba_support, short_search
+from dask_dpmeans.kernels.crossover_compiled import cross_compiled
+from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
 from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays
+from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.kernels.row_exchange_compiled import settle_compiled
+from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 FIT = """
 import numpy as np
@@ -133,6 +140,62 @@ def test_a_loop_is_called_from_when_its_twin_has_worked_long_enough_for_such_arg
         patch.setattr(numba_support, "AVAILABLE", False)
         assert not pays(loop, (np.ones(3),), 10**9)
     assert not pays(double, (np.ones(3),), 10**9)
+
+
+@given(st.integers(0, 2 * CALL), st.integers(0, 6 * CALL))
+def test_a_loop_is_called_at_once_if_so_much_work_is_ahead_which_counts_once(work, ahead):
+    def double(values):
+        return 2.0 * values
+
+    loop = CompiledLoop(double)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "LEAST_WORK", 2 * CALL)
+        patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+        for done in (work + CALL, 2 * (work + CALL)):
+            pay = pays(loop, (np.ones(3),), work, seconds=2, ahead=ahead)
+            assert pay == (max(done, ahead) >= 4 * CALL)
+
+
+@pytest.mark.parametrize(
+    ("n", "penalty", "compiled"), [(200, 0.5, 0), (5000, 0.6, 2), (600, 1e-6, 0)]
+)
+def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, penalty, compiled):
+    """The first search has fewer cells; of more clusters than short searches take, it is the end."""
+    loops, searched = (settle_compiled, cross_compiled), []
+    for loop, name in product(loops, ("ready", "work", "asked")):
+        monkeypatch.setattr(loop, name, type(getattr(loop, name))())
+    monkeypatch.setattr(numba_support, "LEAST_WORK", 2**30)
+    monkeypatch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+    for name in ("move_rows", "_nearest_two"):
+        whole = getattr(short_search, name)
+        monkeypatch.setattr(
+            short_search, name, partial(lambda f, x, *y: searched.append(len(x)) or f(x, *y), whole)
+        )
+    rows, random = np.random.default_rng(0).uniform(size=(n, 4)), np.random.default_rng(0)
+    gathered = GatheredRows(rows, np.ones(n), np.zeros(n, np.int64))
+    lowest_centers(gathered, LinearPrice(penalty), random, quick=False)
+    assert sum(len(loop.ready) for loop in loops) == compiled
+    assert (n in searched) == (not compiled)
+
+
+def test_loops_of_short_searches_are_compiled_for_one_kind_of_arguments(run):
+    script = """
+import numpy as np
+from dask_dpmeans.kernels import crossover_compiled, numba_support, row_exchange_compiled
+from dask_dpmeans.kernels.short_search import FewRows
+numba_support.LEAST_WORK = 0
+few = FewRows(np.random.default_rng(0).normal(size=(60, 2)), np.ones(60), 9.0, 60)
+end = few.settle(np.arange(60) % 7)
+few.child(end, end, np.linspace(0.1, 0.9, 2 * end.centers.shape[1] + 4))
+kinds = {
+    loop.__name__: len(loop.known.signatures)
+    for module in (crossover_compiled, row_exchange_compiled)
+    for loop in vars(module).values()
+    if isinstance(loop, numba_support.CompiledLoop) and loop.known is not None
+}
+assert len(kinds) > 20 and set(kinds.values()) == {1}, kinds
+"""
+    run(script)
 
 
 def say(teller, module, clock, *steps):

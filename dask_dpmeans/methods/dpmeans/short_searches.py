@@ -86,14 +86,17 @@ def lowest_centers(
     few = FewRows(rows, weights, price.divide(heaviest).threshold(1), MOST_PASSES)
     small = _cells(few, CELLS)
     first = small.settle(_start(small, random)).centers.shape[1]
-    small = _cells(few, max(CELLS, CELLS_OF_CLUSTER[0] * first))
     count, failures = MEMBERS, FAILURES
     if len(few.rows) >= MANY_ROWS:
         count, failures = MEMBERS_OF_MANY, FAILURES_OF_MANY
+    share = QUICK_SHARE if quick else 1
+    if first <= MOST_CLUSTERS:
+        few = replace(few, searches=count + CELL_FAILURES // share)
+    small = _cells(few, max(CELLS, CELLS_OF_CLUSTER[0] * first))
     members = _starts(small, random, count)
     if not members:
         return None
-    k, share = members[0].centers.shape[1], QUICK_SHARE if quick else 1
+    k = members[0].centers.shape[1]
     failures += FAILURES_OF_CLUSTER * k
     if small is not few and len(few.rows) > SHORT_BELOW:
         failures = CELL_FAILURES

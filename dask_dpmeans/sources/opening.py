@@ -44,6 +44,11 @@ from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
+RESHAPED = (
+    "reshape it to rows and columns, or, if it belongs to a cube of xarray, give the cube, and name "
+    "the dimensions of its samples, as in samples=['lat', 'lon'] or --samples lat,lon"
+)
+"""What to do with an array of more than two dimensions."""
 FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
 """Endings of files that are read from local disks only."""
 
@@ -99,7 +104,10 @@ class Opener:
         opened = self._array(data)
         if opened.ndim != self.dimensions:
             wanted = f"{self.dimensions} dimension{'s'[: self.dimensions - 1]}"
-            raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}")
+            way = ""
+            if self.dimensions == 2 and opened.ndim > 2:
+                way = f": {RESHAPED}"
+            raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}{way}")
         return opened
 
     def _array(self, data: object) -> RowArray:

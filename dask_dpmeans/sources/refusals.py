@@ -126,8 +126,12 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         for key, node in members.items()
         if _has(node, dimensions) and not key.startswith(ours)
     }
-    said = "is a Zarr group, not an array"
-    if usable:
+    said, cube = "is a Zarr group, not an array", None
+    if dimensions == 2 and path is not None:
+        cube = _cube_hint(members)
+    if cube is not None:
+        hint = cube
+    elif usable:
         found = [f"{path}/{key}" for key in usable]
         if path is None:
             found = [f"{name}[{key!r}]" for key in usable]
@@ -140,6 +144,31 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         hint = "it holds no arrays"
     subject = name if path is None else f"{name}: {path}"
     return InputError(f"{subject} {said}: {hint}")
+
+
+def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | None:
+    """Return how to cluster the cube in a group; None if no array of it has three named dimensions."""
+    named = {key: _dimension_names(node) for key, node in members.items()}
+    cubes = {
+        key: dims for key, dims in named.items() if len(dims) > 2 and _has(members[key], len(dims))
+    }
+    if not cubes:
+        return None
+    listed = list_some(f"{key} ({', '.join(dims)})" for key, dims in cubes.items())
+    key, dims = next(iter(cubes.items()))
+    return (
+        f"as a cube it has {listed}. Name the dimensions that are samples, and the variables, as in "
+        f"--samples {','.join(dims[-2:])} --variables {key}, or samples={list(dims[-2:])}, "
+        f"variables={key!r}"
+    )
+
+
+def _dimension_names(node: "zarr.Array[Any] | zarr.Group") -> tuple[str, ...]:
+    """Return the names of the dimensions of an array, as xarray writes them; none of another member."""
+    if not isinstance(node, zarr.Array):
+        return ()
+    older: Any = node.attrs.get("_ARRAY_DIMENSIONS", ())
+    return tuple(map(str, getattr(node.metadata, "dimension_names", None) or older))
 
 
 def arrays_below(place: Location) -> str | None:

@@ -38,7 +38,14 @@ from dask_dpmeans.sources.lazy_modules import (
     zarr,
 )
 from dask_dpmeans.sources.missing_values import with_nan
-from dask_dpmeans.sources.refusals import READ, arrays_below, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.refusals import (
+    READ,
+    arrays_below,
+    not_an_array,
+    other_file,
+    refuse_kind,
+    refuse_packed,
+)
 from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
@@ -145,8 +152,7 @@ class Opener:
         if isinstance(data, StoredCsr):
             return data
         if is_zarr_array(data):
-            data = checked_store.make_absolute(data)
-            return checked_store.checked_array(data, self.name, fill_missing=self.fill_missing)
+            return self._stored(checked_store.make_absolute(data))
         return self._in_memory(data)
 
     def _csr(self, data: spmatrix | sparray) -> csr_array:
@@ -185,7 +191,13 @@ class Opener:
         node = self._node(place)
         if isinstance(node, zarr.Group):
             return self._group(node, path, lambda part: self._node(place / part))
-        return checked_store.checked_array(node, name, fill_missing=self.fill_missing)
+        return self._stored(node)
+
+    def _stored(self, array: "zarr.Array[Any]") -> RowArray:
+        """Open a Zarr array of numbers, which are its values."""
+        if self.dimensions == 2 or self.name == "sample_weight":
+            refuse_packed(array, self.name)
+        return checked_store.checked_array(array, self.name, fill_missing=self.fill_missing)
 
     def _node(self, place: Location) -> "zarr.Array[Any] | zarr.Group":
         """Open the Zarr array or group at a path or URL."""

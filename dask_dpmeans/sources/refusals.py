@@ -1,5 +1,6 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
+import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,10 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
+
+
+PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
+"""Attributes by which xarray decodes an array, with the numbers that change nothing."""
 
 
 def _reading_part(way: str) -> str:
@@ -161,6 +166,45 @@ def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | N
         f"--samples {','.join(dims[-2:])} --variables {key}, or samples={list(dims[-2:])}, "
         f"variables={key!r}"
     )
+
+
+def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
+    """Raise `InputError` for an array whose numbers xarray would scale, or take as missing.
+
+    Zarr does not: a fill value such as -9999 would be a number like any other.
+    """
+    told = {key: array.attrs[key] for key in PACKED if _changes(key, array.attrs.get(key))}
+    dims = _dimension_names(array)
+    if (
+        array.metadata.zarr_format == 2
+        and dims
+        and _changes("fill_value", array.fill_value or None)
+    ):
+        told["fill_value"] = array.fill_value
+    if not told:
+        return
+    variable = str(array.store_path).rstrip("/").rpartition("/")[2]
+    row = dims[0] if dims else "ROW"
+    stated = ", ".join(f"{key}={value}" for key, value in told.items())
+    raise InputError(
+        f"{name} is packed, as xarray writes arrays, with {stated}: its numbers as they are stored are "
+        f"not its values. Give the path of its store, with samples={row!r}, variables={variable!r} "
+        f"(--samples {row} --variables {variable}); or decode it, as "
+        f"xarray.open_zarr(STORE)[{variable!r}] does"
+    )
+
+
+def _changes(key: str, value: Any) -> bool:
+    """Return whether an attribute of CF conventions changes a number."""
+    if value is None:
+        return False
+    try:
+        if isinstance(value, str):  # xarray: the bytes of a float64
+            value = np.frombuffer(base64.b64decode(value), "<f8")
+        numbers = np.asarray(value, np.float64)
+    except (TypeError, ValueError):  # no number
+        return False
+    return bool(np.any((numbers != PACKED.get(key, np.nan)) & ~np.isnan(numbers)))
 
 
 def _dimension_names(node: "zarr.Array[Any] | zarr.Group") -> tuple[str, ...]:

@@ -169,7 +169,7 @@ def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | N
 
 
 def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
-    """Raise `InputError` for an array whose numbers xarray would scale, or take as missing.
+    """Raise `InputError` for an array, (n, d) or (n,), that xarray would scale, or mask in part.
 
     Zarr does not: a fill value such as -9999 would be a number like any other.
     """

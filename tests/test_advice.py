@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sklearn.neighbors
 import xarray
 import xarray as xr
 import zarr
@@ -28,6 +29,7 @@ import dask_dpmeans
 from dask_dpmeans import (
     DPMeans,
     GibbsMixture,
+    GraphCutDPMeans,
     HDPMeans,
     InputError,
     KernelDPMeans,
@@ -309,6 +311,78 @@ def test_a_group_proposes_the_arrays_that_can_be_used() -> None:
     data = zarr.open_group("data.zarr", mode="r")
     [proposed] = between(refused(data) + "$", "give one of its arrays: ", "$").split(", ")
     assert as_source(eval(proposed, {"data": data})).n_features == 3
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_group_with_a_cube_says_how_to_cluster_it(folder: Path, zarr_format: int) -> None:
+    values = np.arange(24.0).reshape(2, 3, 4)
+    cube = xr.Dataset({"sst": (("time", "lat", "lon"), values), "sea": (("lat", "lon"), values[0])})
+    cube.to_zarr("data.zarr", zarr_format=zarr_format, consolidated=False)
+    found = refused("data.zarr")
+    assert "as a cube it has sst (time, lat, lon)." in found
+    assert "one of its arrays" not in found  # sea has no rows
+    options = between(found, "as in ", ", or samples").split()
+    call("fit", "data.zarr", "run.zarr", "--penalty", "9", *options)
+    samples = eval(f"dict({between(found + '$', 'or ', '$')})")
+    model = fit("data.zarr", "again.zarr", DPMeans(9.0), **samples)
+    assert model.n_clusters_ == load("run.zarr").n_clusters_
+    with pytest.raises(
+        InputError, match=r"got shape \(2, 3, 4\): reshape it .* --samples lat,lon$"
+    ):
+        as_source("data.zarr/sst")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"scale_factor": 0.01, "dtype": "int16", "_FillValue": -9999},
+        {"add_offset": 5.0, "dtype": "int32", "_FillValue": -9999},
+        {"_FillValue": -9999.0},
+        {"dtype": "int16", "_FillValue": -9999},
+    ],
+)
+def test_a_packed_array_is_refused_and_read_as_a_cube(
+    folder: Path, zarr_format: int, encoding: dict[str, Any]
+) -> None:
+    cube = xr.Dataset({"obs": (("site", "feature"), np.where(ROWS > 15, np.nan, ROWS))})
+    options = {"zarr_format": zarr_format, "consolidated": False}
+    cube.to_zarr("data.zarr", encoding={"obs": encoding}, **options)
+    found = refused("data.zarr/obs")
+    for rows in (zarr.open_array("data.zarr/obs"), zarr.open_group("data.zarr")["obs"]):
+        with pytest.raises(InputError, match=r"is packed, .* with \w+="):
+            DPMeans(9.0).fit(rows)
+    names = eval(f"dict({between(found, 'its store, with ', ' (--')})")
+    model = fit("data.zarr", "run.zarr", DPMeans(9.0), **names)
+    with xr.open_zarr("data.zarr", consolidated=False) as decoded:
+        values = decoded.obs.values
+    expected = DPMeans(9.0).fit(values[~np.isnan(values).any(axis=1)])
+    np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
+    with pytest.raises(InputError, match="sample_weight is packed"):
+        as_source(ROWS, "data.zarr/obs")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "uint8", "bool"])
+def test_an_array_of_xarray_that_is_not_packed_is_read(
+    folder: Path, zarr_format: int, dtype: str
+) -> None:
+    values = np.abs(ROWS).astype(dtype)
+    cube = xr.Dataset({"obs": (("row", "feature"), values, {"units": "m", "_FillValue": np.nan})})
+    if np.dtype(dtype).kind != "f":
+        del cube.obs.attrs["_FillValue"]
+    cube.to_zarr("data.zarr", zarr_format=zarr_format, consolidated=False)
+    assert as_source("data.zarr/obs").plan.n_rows == len(values)
+
+
+def test_rows_given_as_a_graph_say_how_to_link_them() -> None:
+    X = np.vstack([ROWS, ROWS + 0.01])
+    with pytest.raises(InputError, match="n x n, got 120 x 3: of rows X, ") as caught:
+        GraphCutDPMeans().fit(X)
+    text = str(caught.value)
+    links = eval(between(text, "A = ", " has the links"), {"sklearn": sklearn, "X": X})
+    graph = eval(between(text, "near rows, and ", " is the graph"), {"A": links})
+    assert GraphCutDPMeans(random_state=0).fit(graph).n_clusters_ >= 1
 
 
 def test_a_store_of_this_package_proposes_its_rows_alone(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Options for rows as they are, where most estimators and commands do not take them; and trees of all kinds of rows."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from strategies import seeds
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, fit, penalty
 from dask_dpmeans.cli import main
+from dask_dpmeans.errors import InputTypeError
 from dask_dpmeans.estimators.row_options import COSTS, OF_PRICES, WAYS_OUT
 from dask_dpmeans.figures.data.columns import drawn_centers
 from dask_dpmeans.kernels.block import Scratch
@@ -83,6 +85,26 @@ def test_a_number_of_clusters_is_refused_with_what_takes_one(name, option):
         return
     with pytest.raises(TypeError, match=rf"{name} has no option {option}, since the penalty dec"):
         estimator(**{option: 3})
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        dask_dpmeans.KernelDPMeans,
+        dask_dpmeans.SpectralDPMeans,
+        dask_dpmeans.OnlineDPMeans,
+        dask_dpmeans.SplitMergeDPMeans,
+    ],
+)
+def test_a_penalty_that_is_needed_is_asked_for_with_an_example(estimator):
+    with pytest.raises(InputTypeError, match=r"needs a penalty, such as (\S+): help") as caught:
+        estimator()
+    example = str(caught.value).partition("such as ")[2].partition(": help")[0]
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    assert eval(f"dask_dpmeans.{example}").fit(X).n_clusters_ >= 1
+    assert estimator(2.0).penalty == estimator(penalty=2.0).penalty
+    for other in re.findall(r"(\w+)\(\)", str(caught.value)):
+        assert getattr(dask_dpmeans, other)().fit(X).n_clusters_ >= 1
 
 
 def test_what_is_told_of_a_number_of_clusters_works():

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from dask_dpmeans.errors import InputTypeError
@@ -79,10 +79,16 @@ def refuse_options(estimator: str, own: Container[str], names: Iterable[str]) ->
 def without_row_options(init: Init) -> Init:
     """Return the `__init__` of an estimator that tells why it lacks options that users may look for."""
     own, estimator = signature(init).parameters, init.__qualname__.partition(".")[0]
+    needs_penalty = "penalty" in own and own["penalty"].default is Parameter.empty
 
     @wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         refuse_options(estimator, own, given)
+        if needs_penalty and not args and "penalty" not in given:
+            raise InputTypeError(
+                f"{estimator} needs a penalty, such as {estimator}(penalty=0.5): help({estimator}) "
+                "tells its unit. DPMeans() and LinkageDPMeans() choose theirs from the rows"
+            )
         init(self, *args, **given)
 
     found: Any = checked

@@ -225,6 +225,7 @@ def cube_like(data: Any, fitted: Grid, *, missing: bool = False) -> Cube:
     """
     dims = _sizes(data)
     added = tuple(dim for dim in fitted.samples if dim not in dims)
+    _check_unstacked(data, added)
     array = data.expand_dims(added) if added else data
     array, samples, features = _as_array(array, tuple(fitted.samples), tuple(fitted.features))
     grid = Grid.of(array, samples, features)
@@ -238,6 +239,17 @@ def cube_like(data: Any, fitted: Grid, *, missing: bool = False) -> Cube:
                 f"X has {grid.features[dim]:,} features along {dim!r}, the fit had {size:,}"
             )
     return _cube_of(array, samples, features, missing, added)
+
+
+def _check_unstacked(data: Any, added: Names) -> None:
+    """Refuse data that have a dimension of the samples as a coordinate along another one."""
+    for name in added:
+        along = data.coords[name].dims if name in data.coords else ()
+        if along:
+            raise InputError(
+                f"X has {name!r}, a dimension of the samples of the fit, along {along[0]!r}: bring it "
+                f"to the dimensions of the fit, as X.unstack({along[0]!r}) does after X.stack"
+            )
 
 
 def data_array(

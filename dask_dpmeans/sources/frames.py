@@ -168,6 +168,11 @@ def refuse_query(data: Any, name: str) -> None:
         return
     if nw.dependencies.is_into_dataframe(data):
         return
+    if hasattr(data, "to_table") and type(data).__module__.startswith("pyarrow"):
+        raise InputError(
+            f"{name} is a {type(data).__name__} of PyArrow, which is not read yet: pass "
+            f"{name}.to_table(), or give the path of its files to dask_dpmeans.fit"
+        )
     if isinstance(nw.from_native(data, pass_through=True), nw.LazyFrame):
         kind = type(data).__name__
         way = f"{name}.collect()"

@@ -38,12 +38,24 @@ from dask_dpmeans.sources.lazy_modules import (
     zarr,
 )
 from dask_dpmeans.sources.missing_values import with_nan
-from dask_dpmeans.sources.refusals import READ, arrays_below, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.refusals import (
+    READ,
+    arrays_below,
+    not_an_array,
+    other_file,
+    refuse_kind,
+    refuse_packed,
+)
 from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
+RESHAPED = (
+    "reshape it to rows and columns, or, if it belongs to a cube of xarray, give the cube, and name "
+    "the dimensions of its samples, as in samples=['lat', 'lon'] or --samples lat,lon"
+)
+"""What to do with an array of more than two dimensions."""
 FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
 """Endings of files that are read from local disks only."""
 
@@ -99,7 +111,10 @@ class Opener:
         opened = self._array(data)
         if opened.ndim != self.dimensions:
             wanted = f"{self.dimensions} dimension{'s'[: self.dimensions - 1]}"
-            raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}")
+            way = ""
+            if self.dimensions == 2 and opened.ndim > 2:
+                way = f": {RESHAPED}"
+            raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}{way}")
         return opened
 
     def _array(self, data: object) -> RowArray:
@@ -137,8 +152,7 @@ class Opener:
         if isinstance(data, StoredCsr):
             return data
         if is_zarr_array(data):
-            data = checked_store.make_absolute(data)
-            return checked_store.checked_array(data, self.name, fill_missing=self.fill_missing)
+            return self._stored(checked_store.make_absolute(data))
         return self._in_memory(data)
 
     def _csr(self, data: spmatrix | sparray) -> csr_array:
@@ -177,7 +191,13 @@ class Opener:
         node = self._node(place)
         if isinstance(node, zarr.Group):
             return self._group(node, path, lambda part: self._node(place / part))
-        return checked_store.checked_array(node, name, fill_missing=self.fill_missing)
+        return self._stored(node)
+
+    def _stored(self, array: "zarr.Array[Any]") -> RowArray:
+        """Open a Zarr array of numbers, which are its values."""
+        if self.dimensions == 2 or self.name == "sample_weight":
+            refuse_packed(array, self.name)
+        return checked_store.checked_array(array, self.name, fill_missing=self.fill_missing)
 
     def _node(self, place: Location) -> "zarr.Array[Any] | zarr.Group":
         """Open the Zarr array or group at a path or URL."""

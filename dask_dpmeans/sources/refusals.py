@@ -1,5 +1,6 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
+import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,10 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
+
+
+PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
+"""Attributes by which xarray decodes an array, with the numbers that change nothing."""
 
 
 def _reading_part(way: str) -> str:
@@ -126,8 +131,12 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         for key, node in members.items()
         if _has(node, dimensions) and not key.startswith(ours)
     }
-    said = "is a Zarr group, not an array"
-    if usable:
+    said, cube = "is a Zarr group, not an array", None
+    if dimensions == 2 and path is not None:
+        cube = _cube_hint(members)
+    if cube is not None:
+        hint = cube
+    elif usable:
         found = [f"{path}/{key}" for key in usable]
         if path is None:
             found = [f"{name}[{key!r}]" for key in usable]
@@ -140,6 +149,70 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         hint = "it holds no arrays"
     subject = name if path is None else f"{name}: {path}"
     return InputError(f"{subject} {said}: {hint}")
+
+
+def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | None:
+    """Return how to cluster the cube in a group; None if no array of it has three named dimensions."""
+    named = {key: _dimension_names(node) for key, node in members.items()}
+    cubes = {
+        key: dims for key, dims in named.items() if len(dims) > 2 and _has(members[key], len(dims))
+    }
+    if not cubes:
+        return None
+    listed = list_some(f"{key} ({', '.join(dims)})" for key, dims in cubes.items())
+    key, dims = next(iter(cubes.items()))
+    return (
+        f"as a cube it has {listed}. Name the dimensions that are samples, and the variables, as in "
+        f"--samples {','.join(dims[-2:])} --variables {key}, or samples={list(dims[-2:])}, "
+        f"variables={key!r}"
+    )
+
+
+def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
+    """Raise `InputError` for an array, (n, d) or (n,), that xarray would scale, or mask in part.
+
+    Zarr does not: a fill value such as -9999 would be a number like any other.
+    """
+    told = {key: array.attrs[key] for key in PACKED if _changes(key, array.attrs.get(key))}
+    dims = _dimension_names(array)
+    if (
+        array.metadata.zarr_format == 2
+        and dims
+        and _changes("fill_value", array.fill_value or None)
+    ):
+        told["fill_value"] = array.fill_value
+    if not told:
+        return
+    variable = str(array.store_path).rstrip("/").rpartition("/")[2]
+    row = dims[0] if dims else "ROW"
+    stated = ", ".join(f"{key}={value}" for key, value in told.items())
+    raise InputError(
+        f"{name} is packed, as xarray writes arrays, with {stated}: its numbers as they are stored are "
+        f"not its values. Give the path of its store, with samples={row!r}, variables={variable!r} "
+        f"(--samples {row} --variables {variable}); or decode it, as "
+        f"xarray.open_zarr(STORE)[{variable!r}] does"
+    )
+
+
+def _changes(key: str, value: Any) -> bool:
+    """Return whether an attribute of CF conventions changes a number."""
+    if value is None:
+        return False
+    try:
+        if isinstance(value, str):  # xarray: the bytes of a float64
+            value = np.frombuffer(base64.b64decode(value), "<f8")
+        numbers = np.asarray(value, np.float64)
+    except (TypeError, ValueError):  # no number
+        return False
+    return bool(np.any((numbers != PACKED.get(key, np.nan)) & ~np.isnan(numbers)))
+
+
+def _dimension_names(node: "zarr.Array[Any] | zarr.Group") -> tuple[str, ...]:
+    """Return the names of the dimensions of an array, as xarray writes them; none of another member."""
+    if not isinstance(node, zarr.Array):
+        return ()
+    older: Any = node.attrs.get("_ARRAY_DIMENSIONS", ())
+    return tuple(map(str, getattr(node.metadata, "dimension_names", None) or older))
 
 
 def arrays_below(place: Location) -> str | None:

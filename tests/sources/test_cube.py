@@ -343,6 +343,22 @@ def test_wrong_names_are_told_those_that_there_are(
         as_source(CubePath(cube[0], **names), **HERE)
 
 
+def test_variables_of_several_dimensions_are_those_that_were_named(tmp_path: Path) -> None:
+    """The others of the store are left out of the error."""
+    sst = (NAMES, np.zeros((2, 3, 4)))
+    made = xarray.Dataset(
+        {"sst": sst, "mask": (NAMES[1:], sst[1][0]), "depth": (NAMES[1:], sst[1][0])}
+    )
+    path = written(made, tmp_path / "cube.zarr", (2, 3, 4), 3, {})
+    named = CubePath(path, samples=NAMES[1:], variables=("sst", "mask"))
+    with pytest.raises(
+        InputError, match=r"sst \(.*\), mask \(lat, lon\): name variables with the same"
+    ):
+        as_source(named, **HERE)
+    with pytest.raises(InputError, match=r"depth \(lat, lon\).*: name those to use in variables"):
+        as_source(CubePath(path, samples=NAMES[1:]), **HERE)
+
+
 def test_a_slab_beyond_the_memory_is_refused_with_ways_out(tmp_path: Path) -> None:
     """The sizes, another order of the samples, and the chunks to write."""
     values = np.zeros((2, 64, 4000), np.float32)

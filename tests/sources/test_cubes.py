@@ -304,6 +304,20 @@ def test_levels_of_a_stacked_dimension_stay() -> None:
     assert np.array_equal(model.labels_.unstack("place").values, wanted.labels_.values)
 
 
+def test_stacked_samples_say_how_to_unstack_them() -> None:
+    """A cube whose samples were stacked after the fit has their dimensions as levels."""
+    cube = cube_of(5)
+    model = DPMeans(penalty=30.0).fit(cube, samples=("lat", "lon"), features=("time", "level"))
+    X = cube.stack(place=("lat", "lon"))
+    with pytest.raises(
+        InputError, match=r"X has 'lat', .* along 'place'.*, as X\.unstack\('place'\)"
+    ):
+        model.predict(X)
+    labels = model.predict(X.unstack("place"))  # which sorts the places
+    assert np.array_equal(labels.reindex_like(model.labels_).values, model.labels_.values)
+    assert model.predict(cube.isel(lat=0)).dims == ("lon",)  # one place of the grid, as it was
+
+
 def test_other_features_are_an_error_by_name() -> None:
     """The same features in another order are sorted; others are named."""
     cube = cube_of(6)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,6 +184,15 @@ def test_one_column_says_how_it_becomes_a_table(lazy):
     with pytest.raises(InputError, match=r"one column of a table: pass X.to_frame\(\)"):
         DPMeans(1.0).fit(column)
     assert DPMeans(1.0).fit(column.to_frame()).n_clusters_ == 2
+
+
+def test_a_data_set_of_pyarrow_says_how_to_read_it(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 9.0], "b": [1.0, 1.0]})
+    frame.to_parquet(tmp_path / "part.parquet")
+    X = pyarrow.dataset.dataset(tmp_path)
+    with pytest.raises(InputError, match=r"FileSystemDataset of PyArrow.*: pass X.to_table\(\),"):
+        DPMeans(1.0).fit(X)
+    assert DPMeans(1.0).fit(X.to_table()).n_clusters_ == 2
 
 
 def test_a_query_says_how_to_run_it():

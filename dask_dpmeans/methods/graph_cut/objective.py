@@ -142,7 +142,11 @@ def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:
 def check_graph(found: GraphSummary, n: int) -> None:
     """Refuse a matrix that is no undirected graph."""
     if found.columns != n:
-        raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")
+        raise InputError(
+            f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}: of rows X, "
+            "A = sklearn.neighbors.kneighbors_graph(X, 10) has the links of near rows, and "
+            "A.maximum(A.T) is the graph; or cluster the rows by LinkageDPMeans"
+        )
     if found.negative is not None:
         node, other, weight = found.negative
         raise InputError(

@@ -91,8 +91,10 @@ def _variables_of(cube: "Dataset", path: CubePath, name: str) -> tuple[str, ...]
                 f"no variable of {name} has the dimensions {', '.join(sorted(wanted))}: it has {listed or 'none'}"
             )
     if len({frozenset(there[each]) for each in chosen}) > 1:
+        listed = ", ".join(f"{each} ({', '.join(map(str, there[each]))})" for each in chosen)
+        way = "variables with the same ones" if path.variables else "those to use"
         raise InputError(
-            f"the variables of {name} have several dimensions, {listed}: name those to use in variables"
+            f"the variables of {name} have several dimensions, {listed}: name {way} in variables"
         )
     return chosen
 

@@ -244,6 +244,11 @@ def _check_kinds(
         ways = f"{_way(path, usable)}{', or' if usable else ';'} {counted}"
         if way is not None:
             ways = f"{way}; or {ways}" if usable else way
+        if name == "groups":
+            ways = (
+                f"number the groups, as pandas.factorize(table[{column!r}])[0] does, and give these "
+                "numbers, or the path of a .npy file of them"
+            )
         raise InputError(f"{name}: column {column!r} of {path} {said}: {ways}")
 
 
@@ -279,8 +284,22 @@ def _check_alike(
         if not alike or [_type_of(other.schema, each) for each in chosen] != kinds:
             raise InputError(
                 f"{name}: {other.location.shown} has other columns than {', '.join(chosen)} of "
-                f"{first.location.shown}, or other types: {_way(path, _usable(opened))}"
+                f"{first.location.shown}, or other types: {_difference(first, other, chosen)}; "
+                f"write these files alike, or {_way(path, _usable(opened))}"
             )
+
+
+def _difference(first: TableFile, other: TableFile, chosen: tuple[str, ...]) -> str:
+    """Return the first column that two files do not have alike, and its types."""
+    there = other.schema.names
+    for column in chosen:
+        if column not in there:
+            return f"column {column!r} is missing"
+        wanted, kind = _type_of(first.schema, column), _type_of(other.schema, column)
+        if wanted != kind:
+            return f"column {column!r} is {kind}, not {wanted}"
+    added = next(each for each in there if each not in first.schema.names)
+    return f"column {added!r} is new"
 
 
 def _width(parts: tuple[TablePart, ...], column: str, kind: Any) -> int:

@@ -345,7 +345,7 @@ def test_a_link_of_a_node_to_itself_stays_inside():
     ("graph", "message"),
     [
         (np.ones((2, 3)), "the graph must be a square matrix, n x n, got 2 x 3"),
-        (np.ones((5, 3)), "the graph must be a square matrix, n x n, got 5 x 3"),
+        (np.ones((5, 3)), "n x n, got 5 x 3: .*or cluster the rows by LinkageDPMeans"),
         (
             np.array([[0.0, -2.0], [-2.0, 0.0]]),
             "links must weigh >= 0, got -2.0 from node 0 to node 1",

@@ -271,10 +271,13 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
         f"{folder}#age,none": ("table.parquet has no column 'none': its columns are", ""),
         f"{folder}": ("column 'city' of", "no numbers: name those to use, as"),
         f"{folder}#city": ("column 'city' of", "large_string|string"),
-        f"{other}#a": ("2.parquet has other columns than a of", "1.parquet, or other types"),
+        f"{other}#a": (
+            "2.parquet has other columns than a of",
+            "or other types: column 'a' is int64, not double;",
+        ),
         f"{folder.parent}/wider.parquet": (
             "2.parquet has other columns than a of",
-            "or other types: name those to use, as",
+            "or other types: column 'b' is new; write these files alike, or name those to use, as",
         ),
         "s3://bucket/t.parquet": (
             "there is no Parquet table at s3://bucket/t.parquet",
@@ -290,10 +293,30 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
     }
 
 
+def made_without(folder: Path) -> Path:
+    narrower = folder.parent / "narrower.parquet"
+    narrower.mkdir()
+    pq.write_table(pa.table({"a": [1.0], "b": [1.0]}), narrower / "1.parquet")
+    pq.write_table(pa.table({"a": [1.0]}), narrower / "2.parquet")
+    return narrower
+
+
+def test_groups_of_text_say_how_to_number_them(folder: Path) -> None:
+    with pytest.raises(InputError, match="groups: column 'city' of") as caught:
+        fit(f"{folder}#age", folder.parent / "run.zarr", HDPMeans(9.0, 9.0), groups="city")
+    assert "categories" not in str(caught.value)
+    way = str(caught.value).partition("number the groups, as ")[2].partition(" does")[0]
+    numbers = eval(way, {"pandas": pd, "table": pd.read_parquet(folder)})
+    found = fit(f"{folder}#age", folder.parent / "run.zarr", HDPMeans(9.0, 9.0), groups=numbers)
+    assert found.n_clusters_ >= 1
+
+
 def test_what_cannot_be_used_is_named(folder: Path) -> None:
     for path, (first, second) in refusals(folder).items():
         with pytest.raises(InputError, match=f"(?s){first}.*({second})"):
             as_source(path, storage_options={"nonsense": 1})
+    with pytest.raises(InputError, match=r"2\.parquet has .*: column 'b' is missing;"):
+        as_source(f"{made_without(folder)}#a,b")
     with pytest.raises(
         InputError, match=r"sample_weight must be one column, got age, weight: .*parquet#age' does"
     ):

@@ -352,14 +352,47 @@ def test_a_packed_array_is_refused_and_read_as_a_cube(
     for rows in (zarr.open_array("data.zarr/obs"), zarr.open_group("data.zarr")["obs"]):
         with pytest.raises(InputError, match=r"is packed, .* with \w+="):
             DPMeans(9.0).fit(rows)
-    names = eval(f"dict({between(found, 'its store, with ', ' (--')})")
+    told = {"-9999"} if "_FillValue" in encoding else {"add_offset=5", "scale_factor=0.01"}
+    assert any(each in found for each in told)
+    names = eval(f"dict({between(found, 'RUN, model, ', ') and the')})")
     model = fit("data.zarr", "run.zarr", DPMeans(9.0), **names)
     with xr.open_zarr("data.zarr", consolidated=False) as decoded:
         values = decoded.obs.values
     expected = DPMeans(9.0).fit(values[~np.isnan(values).any(axis=1)])
     np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
-    with pytest.raises(InputError, match="sample_weight is packed"):
+    with pytest.raises(InputError, match=r"sample_weight is packed, .* values: decode it, as "):
         as_source(ROWS, "data.zarr/obs")
+
+
+def test_unsigned_numbers_that_are_stored_as_signed_ones_are_refused(folder: Path) -> None:
+    cube = xr.Dataset({"obs": (("site", "feature"), np.abs(ROWS).astype("int8"))})
+    cube.obs.attrs["_Unsigned"] = "true"
+    cube.to_zarr("data.zarr", consolidated=False)
+    assert "_Unsigned=true" in refused("data.zarr/obs")
+    cube.obs.attrs["_Unsigned"] = "false"
+    cube.to_zarr("data.zarr", mode="w", consolidated=False)
+    assert as_source("data.zarr/obs").plan.n_rows == len(ROWS)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_without_names_of_dimensions_is_read_with_any_attributes(
+    folder: Path, zarr_format: int
+) -> None:
+    array = zarr.create_array("rows.zarr", data=ROWS, zarr_format=zarr_format, fill_value=-1.0)
+    array.attrs.update({"scale_factor": 2.0, "missing_value": -1})
+    assert as_source("rows.zarr").plan.n_rows == len(ROWS)
+
+
+def test_a_store_with_rows_and_a_cube_proposes_both(folder: Path) -> None:
+    sizes = {"image": ("site", "y", "x"), "deep/sst": ("time", "lat", "lon")}
+    for key, dims in sizes.items():
+        zarr.create_array(f"mix.zarr/{key}", data=np.ones((2, 3, 4)), dimension_names=dims)
+    zarr.create_array("mix.zarr/rows", data=ROWS, dimension_names=("row", "feature"))
+    zarr.create_array("mix.zarr/mask", data=np.ones((3, 4)), dimension_names=("y", "x"))
+    zarr.create_group("mix.zarr")
+    found = refused("mix.zarr")
+    assert "/mix.zarr/rows; or as a cube it has image (site, y, x)." in found
+    assert "sst" not in found
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -9,13 +9,11 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources import Coordinate, CubeRows, RowSource, map_height, write_label_map
+from dask_dpmeans.storage.array_spec import LABEL_MAP
 from dask_dpmeans.storage.output import NewArrays
 
 if TYPE_CHECKING:
     import zarr
-
-LABEL_MAP = "label_map"
-"""Name of the map of labels."""
 
 
 def describe_grid(cube: CubeRows | None, taken: Iterable[str]) -> dict[str, Any] | None:

@@ -395,8 +395,9 @@ def _cost_of_changed(
     reach = root + np.sqrt(bound / (weight * share))
     reach = (reach * (1.0 + DISTANCE_ROUNDING)) ** 2
     for place in range(count):
-        if own < 0 or len(apart) == 1 or apart[own, place] <= reach:
-            mass = masses[numbers[place]]
+        c = numbers[place]
+        if own < 0 or (c != own and (len(apart) == 1 or apart[own, place] <= reach)):
+            mass = masses[c]
             cost = weight * (mass / (mass + weight)) * _squared(row, columns, place)
             bound = min(bound, cost)
     return bound

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from dask_dpmeans.api.grid_arrays import LABEL_MAP
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import LabelMap, Model, Side, side
 from dask_dpmeans.report.page import Picture
 from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.array_spec import LABEL_MAP
 from dask_dpmeans.storage.run_store import Result
 
 MOST_SAMPLES = 1200

@@ -248,7 +248,8 @@ def _check_unstacked(data: Any, added: Names) -> None:
         if along:
             raise InputError(
                 f"X has {name!r}, a dimension of the samples of the fit, along {along[0]!r}: bring it "
-                f"to the dimensions of the fit, as X.unstack({along[0]!r}) does after X.stack"
+                f"to the dimensions of the fit, as "
+                f"X.unstack({along[0]!r}) does after X.stack, or X.set_index({along[0]}={list(added)}) before it"
             )
 
 

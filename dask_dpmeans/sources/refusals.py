@@ -54,8 +54,6 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
-
-
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
 
@@ -131,37 +129,51 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         for key, node in members.items()
         if _has(node, dimensions) and not key.startswith(ours)
     }
-    said, cube = "is a Zarr group, not an array", None
+    said, cube, hint = "is a Zarr group, not an array", None, ""
     if dimensions == 2 and path is not None:
-        cube = _cube_hint(members)
-    if cube is not None:
-        hint = cube
-    elif usable:
+        dims, cube = _cube_hint(members)
+        usable = {
+            key: node
+            for key, node in usable.items()
+            if not (_dimension_names(node) and dims.issuperset(_dimension_names(node)))
+        }
+    if usable:
         found = [f"{path}/{key}" for key in usable]
         if path is None:
             found = [f"{name}[{key!r}]" for key in usable]
         hint = f"give one of its arrays: {', '.join(found)}"
-    elif any(isinstance(node, zarr.Array) for node in members.values()):
+    elif cube is None and any(isinstance(node, zarr.Array) for node in members.values()):
         hint = f"it holds no numbers in {dimensions} dimension"
         if dimensions == 2:
             hint = _stacking(members, path, name)
-    else:
+    elif cube is None:
         hint = "it holds no arrays"
+    if cube is not None:
+        hint = f"{hint}; or {cube}" if usable else cube
     subject = name if path is None else f"{name}: {path}"
     return InputError(f"{subject} {said}: {hint}")
 
 
-def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | None:
-    """Return how to cluster the cube in a group; None if no array of it has three named dimensions."""
-    named = {key: _dimension_names(node) for key, node in members.items()}
+def _cube_hint(
+    members: "Mapping[str, zarr.Array[Any] | zarr.Group]",
+) -> tuple[set[str], str | None]:
+    """Return the dimensions of the cube in a group, and how to cluster it.
+
+    None if no array of the group itself has three named dimensions.  A label map of a run is no cube.
+    """
+    named = {
+        key: _dimension_names(node)
+        for key, node in members.items()
+        if "/" not in key and key != array_spec.LABEL_MAP
+    }
     cubes = {
         key: dims for key, dims in named.items() if len(dims) > 2 and _has(members[key], len(dims))
     }
     if not cubes:
-        return None
+        return set(), None
     listed = list_some(f"{key} ({', '.join(dims)})" for key, dims in cubes.items())
     key, dims = next(iter(cubes.items()))
-    return (
+    return {dim for each in cubes.values() for dim in each}, (
         f"as a cube it has {listed}. Name the dimensions that are samples, and the variables, as in "
         f"--samples {','.join(dims[-2:])} --variables {key}, or samples={list(dims[-2:])}, "
         f"variables={key!r}"
@@ -169,42 +181,49 @@ def _cube_hint(members: "Mapping[str, zarr.Array[Any] | zarr.Group]") -> str | N
 
 
 def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
-    """Raise `InputError` for an array, (n, d) or (n,), that xarray would scale, or mask in part.
+    """Raise `InputError` for an array, (n, d) or (n,), of xarray that xarray would scale, or mask in part.
 
-    Zarr does not: a fill value such as -9999 would be a number like any other.
+    Zarr does not: a fill value such as -9999 would be a number like any other.  Arrays without names
+    of dimensions are not of xarray.  In Zarr 2, where many programs write the fill value 0 for nothing,
+    it is no mark of missing values.
     """
-    told = {key: array.attrs[key] for key in PACKED if _changes(key, array.attrs.get(key))}
     dims = _dimension_names(array)
-    if (
-        array.metadata.zarr_format == 2
-        and dims
-        and _changes("fill_value", array.fill_value or None)
+    if not dims:
+        return
+    told = {key: _number(array.attrs.get(key)) for key in PACKED}
+    if array.metadata.zarr_format == 2:
+        told["fill_value"] = _number(array.fill_value or None)
+    stated = [
+        f"{key}={value:g}" for key, value in told.items() if value not in (None, PACKED.get(key))
+    ]
+    if str(array.attrs.get("_Unsigned", "")).lower() == {"i": "true", "u": "false"}.get(
+        array.dtype.kind
     ):
-        told["fill_value"] = array.fill_value
-    if not told:
+        stated.append(f"_Unsigned={array.attrs['_Unsigned']}")
+    if not stated:
         return
     variable = str(array.store_path).rstrip("/").rpartition("/")[2]
-    row = dims[0] if dims else "ROW"
-    stated = ", ".join(f"{key}={value}" for key, value in told.items())
+    way = f"decode it, as xarray.open_zarr(STORE)[{variable!r}] does"
+    if name != "sample_weight":
+        way = (
+            f"read its store as a cube, as dask_dpmeans.fit(STORE, RUN, model, samples={dims[0]!r}, "
+            f"variables={variable!r}) and the options --samples {dims[0]} --variables {variable} do; or {way}"
+        )
     raise InputError(
-        f"{name} is packed, as xarray writes arrays, with {stated}: its numbers as they are stored are "
-        f"not its values. Give the path of its store, with samples={row!r}, variables={variable!r} "
-        f"(--samples {row} --variables {variable}); or decode it, as "
-        f"xarray.open_zarr(STORE)[{variable!r}] does"
+        f"{name} is packed, as xarray writes arrays, with {', '.join(stated)}: its numbers as they are "
+        f"stored are not its values: {way}"
     )
 
 
-def _changes(key: str, value: Any) -> bool:
-    """Return whether an attribute of CF conventions changes a number."""
-    if value is None:
-        return False
+def _number(value: Any) -> float | None:
+    """Return an attribute of CF conventions as a number; None if it is none, or NaN."""
     try:
         if isinstance(value, str):  # xarray: the bytes of a float64
             value = np.frombuffer(base64.b64decode(value), "<f8")
-        numbers = np.asarray(value, np.float64)
-    except (TypeError, ValueError):  # no number
-        return False
-    return bool(np.any((numbers != PACKED.get(key, np.nan)) & ~np.isnan(numbers)))
+        number = float(np.asarray(value, np.float64).reshape(-1)[0])
+    except (TypeError, ValueError, IndexError):
+        return None
+    return None if np.isnan(number) else number
 
 
 def _dimension_names(node: "zarr.Array[Any] | zarr.Group") -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 TABLES = "digests"
 """The group of the tables of digests."""
+LABEL_MAP = "label_map"
+"""The map of labels on the grid of a cube."""
 DIGEST_BYTES = 16
 """Length of the digest of a chunk."""
 Digests = npt.NDArray[np.uint8]

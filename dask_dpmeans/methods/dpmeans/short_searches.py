@@ -29,11 +29,11 @@ MOST_CLUSTERS = 180
 For 136 to 175, ten problems ended .09 % above the best on average, and .25 % with trials.  For 260
 clusters of 23,000 and 30,000 rows in three columns, trials ended .1 to .2 % lower.
 """
-FAILURES, FAILURES_OF_MANY = 90, 60
-"""Children in a row that must fail, of few rows and of `MANY_ROWS` or cells of them, and ..."""
-FAILURES_OF_CLUSTER = 2
-"""... as many more for each cluster.  With 90 and 3, in 1.17 times the time, 21 problems of many rows
-from 12 or 18 seeds ended as low on average, within .003 %."""
+FAILURES, FAILURES_OF_CLUSTER = 90, 3
+"""Children in a row that must fail, and as many more for each cluster, of few rows."""
+FAILURES_OF_MANY, FAILURES_OF_CLUSTER_OF_MANY = 60, 2
+"""The same of `MANY_ROWS` or more, or of cells of them.  With 90 and 3, in 1.17 times the time, 21
+problems from 12 or 18 seeds ended as low on average, within .003 %."""
 CELLS = 320
 """Cells of rows, at least; fewer than twice as many rows have none."""
 CELLS_OF_CLUSTER = (32, 128)
@@ -86,25 +86,27 @@ def lowest_centers(
     few = FewRows(rows, weights, price.divide(heaviest).threshold(1), MOST_PASSES)
     small = _cells(few, CELLS)
     first = small.settle(_start(small, random)).centers.shape[1]
-    count, failures = MEMBERS, FAILURES
+    count, failures, more = MEMBERS, FAILURES, FAILURES_OF_CLUSTER
     if len(few.rows) >= MANY_ROWS:
-        count, failures = MEMBERS_OF_MANY, FAILURES_OF_MANY
+        count = MEMBERS_OF_MANY
+        failures, more = FAILURES_OF_MANY, FAILURES_OF_CLUSTER_OF_MANY
     share = QUICK_SHARE if quick else 1
     if first <= MOST_CLUSTERS:
-        few = replace(few, searches=count + CELL_FAILURES // share)
+        few = replace(few, searches=CELL_FAILURES // share)
     small = _cells(few, max(CELLS, CELLS_OF_CLUSTER[0] * first))
     members = _starts(small, random, count)
     if not members:
         return None
     k = members[0].centers.shape[1]
-    failures += FAILURES_OF_CLUSTER * k
+    failures += more * k
     if small is not few and len(few.rows) > SHORT_BELOW:
         failures = CELL_FAILURES
     members = _evolve(small, members, random, failures // share)
-    for level in _finer(few, small, first):
+    settled = SETTLED_FAILURES_OF_CLUSTER * k // share
+    finer = [replace(each, searches=settled) for each in _finer(few, small, first)]
+    for level in finer:
         members = [level.settle(level.assign(each.centers)) for each in _different(members, few)]
-        failures = SETTLED_FAILURES_OF_CLUSTER * k // share
-        members = _evolve(level, sorted(members, key=_objective), random, failures)
+        members = _evolve(level, sorted(members, key=_objective), random, settled)
     centers = np.asarray(min(members, key=_objective).centers.T + middle)
     return centers[np.lexsort(centers.T[::-1])]
 

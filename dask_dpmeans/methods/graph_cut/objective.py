@@ -144,7 +144,7 @@ def check_graph(found: GraphSummary, n: int) -> None:
     if found.columns != n:
         raise InputError(
             f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}: of rows X, "
-            "A = sklearn.neighbors.kneighbors_graph(X, 10) has the links of near rows, and "
+            f"A = sklearn.neighbors.kneighbors_graph(X, {min(10, n - 1)}) has the links of near rows, and "
             "A.maximum(A.T) is the graph; or cluster the rows by LinkageDPMeans"
         )
     if found.negative is not None:

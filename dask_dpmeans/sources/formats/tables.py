@@ -246,8 +246,8 @@ def _check_kinds(
             ways = f"{way}; or {ways}" if usable else way
         if name == "groups":
             ways = (
-                f"number the groups, as pandas.factorize(table[{column!r}])[0] does, and give these "
-                "numbers, or the path of a .npy file of them"
+                f"number the groups, as pandas.factorize(table[{column!r}], use_na_sentinel=False)[0] "
+                "does, and give these numbers, or the path of a .npy file of them"
             )
         raise InputError(f"{name}: column {column!r} of {path} {said}: {ways}")
 
@@ -292,11 +292,11 @@ def _check_alike(
 def _difference(first: TableFile, other: TableFile, chosen: tuple[str, ...]) -> str:
     """Return the first column that two files do not have alike, and its types."""
     there = other.schema.names
-    for column in chosen:
+    for column in (*chosen, *first.schema.names):
         if column not in there:
             return f"column {column!r} is missing"
         wanted, kind = _type_of(first.schema, column), _type_of(other.schema, column)
-        if wanted != kind:
+        if column in chosen and wanted != kind:
             return f"column {column!r} is {kind}, not {wanted}"
     added = next(each for each in there if each not in first.schema.names)
     return f"column {added!r} is new"

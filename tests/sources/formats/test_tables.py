@@ -301,6 +301,14 @@ def made_without(folder: Path) -> Path:
     return narrower
 
 
+def test_a_file_without_the_index_of_the_others_is_named(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.Index([3, 4], name="id"))
+    frame.to_parquet(tmp_path / "1.parquet")
+    frame.reset_index(drop=True).to_parquet(tmp_path / "2.parquet", index=False)
+    with pytest.raises(InputError, match=r"2\.parquet has .*: column 'id' is missing;"):
+        as_source(tmp_path)
+
+
 def test_groups_of_text_say_how_to_number_them(folder: Path) -> None:
     with pytest.raises(InputError, match="groups: column 'city' of") as caught:
         fit(f"{folder}#age", folder.parent / "run.zarr", HDPMeans(9.0, 9.0), groups="city")

@@ -22,7 +22,7 @@ from dask_dpmeans.errors import (
     of_store,
     redact,
 )
-from dask_dpmeans.estimators.row_options import COUNTS, refuse_options
+from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
 from dask_dpmeans.registry import METHODS
 
 
@@ -134,7 +134,7 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
             "and dask-dpmeans shapes DATA RUN --clusters 3 makes 3 clusters of any shape"
         ) from error
     for estimator, entry in METHODS.items():
-        if entry.command == command:
+        if entry.command == command and name in EXPLAINED:  # spares loading the estimator
             try:
                 refuse_options(estimator, signature(entry.spec.estimator).parameters, [name])
             except InputError as reason:

@@ -43,6 +43,8 @@ COUNT = "n_clusters"
 """The option for a number of clusters of estimators that take one."""
 COUNTS = (COUNT, "clusters", "n_components", "k")
 """Options with which a number of clusters is often asked for."""
+EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS}
+"""Options whose absence is explained."""
 COUNTED = (
     "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
     f"price of 3 clusters of DPMeans, and LinkageDPMeans({COUNT}=3) makes 3 clusters of any shape"

@@ -190,16 +190,17 @@ def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
     dims = _dimension_names(array)
     if not dims:
         return
-    told = {key: _number(array.attrs.get(key)) for key in PACKED}
+    attributes = _attributes(array)
+    told = {key: _number(attributes.get(key)) for key in PACKED}
     if array.metadata.zarr_format == 2:
         told["fill_value"] = _number(array.fill_value or None)
     stated = [
         f"{key}={value:g}" for key, value in told.items() if value not in (None, PACKED.get(key))
     ]
-    if str(array.attrs.get("_Unsigned", "")).lower() == {"i": "true", "u": "false"}.get(
+    if str(attributes.get("_Unsigned", "")).lower() == {"i": "true", "u": "false"}.get(
         array.dtype.kind
     ):
-        stated.append(f"_Unsigned={array.attrs['_Unsigned']}")
+        stated.append(f"_Unsigned={attributes['_Unsigned']}")
     if not stated:
         return
     variable = str(array.store_path).rstrip("/").rpartition("/")[2]
@@ -221,7 +222,7 @@ def _number(value: Any) -> float | None:
         if isinstance(value, str):  # xarray: the bytes of a float64
             value = np.frombuffer(base64.b64decode(value), "<f8")
         number = float(np.asarray(value, np.float64).reshape(-1)[0])
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     return None if np.isnan(number) else number
 
@@ -230,8 +231,15 @@ def _dimension_names(node: "zarr.Array[Any] | zarr.Group") -> tuple[str, ...]:
     """Return the names of the dimensions of an array, as xarray writes them; none of another member."""
     if not isinstance(node, zarr.Array):
         return ()
-    older: Any = node.attrs.get("_ARRAY_DIMENSIONS", ())
-    return tuple(map(str, getattr(node.metadata, "dimension_names", None) or older))
+    names: Any = getattr(node.metadata, "dimension_names", None)
+    names = names or _attributes(node).get("_ARRAY_DIMENSIONS")
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
+
+
+def _attributes(array: "zarr.Array[Any]") -> Mapping[str, Any]:
+    """Return the attributes of an array; none if its metadata are damaged there."""
+    found: Any = array.metadata.attributes
+    return found if isinstance(found, Mapping) else {}
 
 
 def arrays_below(place: Location) -> str | None:

@@ -15,6 +15,7 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources.grids import VARIABLE, Coordinate, Dimensions, Grid, split_dimensions
 from dask_dpmeans.sources.latitudes import LATITUDE, cosines, is_latitude, latitude_of
 from dask_dpmeans.sources.names import Names
+from dask_dpmeans.sources.refusals import PACKED
 from dask_dpmeans.sources.row_array import Raw
 
 try:
@@ -168,8 +169,6 @@ class Cube:
         return ", ".join(map(repr, self.grid.samples))
 
 
-ENCODED = {"_FillValue": np.nan, "missing_value": np.nan, "scale_factor": 1, "add_offset": 0}
-"""Attributes of an array that xarray has not decoded, with values that change nothing."""
 LABELS = {
     "long_name": "number of the cluster",
     "flag_values": [-1],
@@ -361,7 +360,7 @@ def _sizes(data: Any, name: str = "X") -> dict[str, int]:
 
 def _check_decoded(array: Any, name: str) -> None:
     """Refuse an array with attributes by which xarray would replace or scale its values."""
-    for key, idle in ENCODED.items():
+    for key, idle in PACKED.items():
         value = array.attrs.get(key, idle)
         if np.any((np.asarray(value) != idle) & (np.asarray(value) == value)):
             raise InputError(

@@ -56,6 +56,8 @@ TABLES = {
 """Python that opens a table, by its ending."""
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
+OTHER_SIGN = {("i", "true"), ("u", "false")}
+"""Kinds of integers, and values of `_Unsigned` with which xarray reads them as the other kind."""
 
 
 def _reading_part(way: str) -> str:
@@ -197,10 +199,9 @@ def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
     stated = [
         f"{key}={value:g}" for key, value in told.items() if value not in (None, PACKED.get(key))
     ]
-    if str(attributes.get("_Unsigned", "")).lower() == {"i": "true", "u": "false"}.get(
-        array.dtype.kind
-    ):
-        stated.append(f"_Unsigned={attributes['_Unsigned']}")
+    unsigned = str(attributes.get("_Unsigned", "")).lower()
+    if (array.dtype.kind, unsigned) in OTHER_SIGN:
+        stated.append(f"_Unsigned={unsigned}")
     if not stated:
         return
     variable = str(array.store_path).rstrip("/").rpartition("/")[2]

@@ -113,7 +113,7 @@ def grid_pays(tree: CenterTree, rows: Rows, searched: int) -> bool:
     ints, floats = np.empty((1, 0), np.int64), np.empty((1, 1, 0))
     leaves, cells = (floats, ints, ints[0]), (ints[0], np.empty(0, np.int32))
     given = rows, tree.parts, leaves, cells, floats[0], ints, NOTHING, np.empty(0, np.bool_)
-    return pays(_search, given, TREE_WORK * len(rows), seconds=7)
+    return pays(_search, given, TREE_WORK * len(rows), others=(_fill_leaves, _fill_lists))
 
 
 @compile_loop

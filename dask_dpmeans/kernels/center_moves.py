@@ -21,6 +21,8 @@ MARGIN = 1e-9
 """The relative rounding of distances, bounds and moves of centers, many thousand times over."""
 MOST_MOVED = 2**10
 """Most centers whose distances to all centers are found in each pass."""
+TABLE = 2**18
+"""Most distances between centers that NumPy holds at a time."""
 
 Singles = npt.NDArray[np.float32]
 Kept = tuple[Labels, Labels, Singles, Singles]
@@ -95,16 +97,21 @@ def _fill_clearances(
     clearances: Float64Array,
 ) -> None:
     """Fill in which other center of each group is nearest to each center, (k, d), and distances."""
-    for number, center in enumerate(values):
-        squared = ((columns - center[:, np.newaxis]) ** 2).sum(axis=0)
-        squared[order == number] = np.inf
+    height = max(1, TABLE // max(1, len(order)))
+    for start in range(0, len(values), height):
+        part = slice(start, start + height)
+        squared = np.zeros((len(values[part]), len(order)))
+        for column, value in zip(columns, values[part].T, strict=True):
+            squared += (column - value[:, np.newaxis]) ** 2
+        squared[order == np.arange(len(values))[part, np.newaxis]] = np.inf
         for group, count in enumerate(counts):
             if count:
-                first = int(squared[:count].argmin())
-                nearest[number, group] = order[first]
-                clearances[0, number, group] = np.sqrt(squared[first])
-                others = np.delete(squared[:count], first)
-                clearances[1, number, group] = np.sqrt(others.min(initial=np.inf))
+                some = squared[:, :count].copy()
+                first = some.argmin(axis=1)[:, np.newaxis]
+                least = np.take_along_axis(some, first, 1)[:, 0]
+                np.put_along_axis(some, first, np.inf, 1)
+                nearest[part, group] = np.where(np.isinf(least), -1, order[first[:, 0]])
+                clearances[:, part, group] = np.sqrt([least, some.min(axis=1)])
 
 
 @compile_loop

@@ -40,8 +40,6 @@ READINGS, CALLS = 16, 25
 """Readings of the distances of all rows, and calls of NumPy, in a step up or down, for
 `numba_support.pays`: a path took 0.5 to 3.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
 0.03 to 0.06 s for 150 with up to 25."""
-COMPILING = 3
-"""Seconds after which it pays to compile steps for 9 s, since later processes have them at once."""
 MEASURED = 4
 """Distances to so many centers are new in a reading."""
 KNOWN = 64
@@ -367,7 +365,7 @@ class CompiledClusters(Clusters):
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
         work = (1 + turns) * most * (READINGS * n * (most + MEASURED * d) + CALLS * CALL)
-        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, seconds=COMPILING)
+        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""

@@ -95,7 +95,7 @@ def tree_pays(rows: Rows, work: int) -> bool:
     """Return whether trees may be searched for rows, (n, d); see `numba_support.pays`."""
     ints, floats = np.empty((1, 0), np.int64), np.empty((1, 1, 0))
     parts: TreeParts = floats, ints[0], floats[0, 0], floats, ints, 0
-    return pays(_search, (rows, parts, ints, np.empty(0)), work, seconds=3)
+    return pays(_search, (rows, parts, ints, np.empty(0)), work, others=(_build,))
 
 
 @compile_loop

@@ -366,7 +366,7 @@ def _rank_compiled(
     if count == 1:
         loop, answers = distance_compiled.nearest_compiled, (labels[0], sure, squared)
     given = rows, *centers.definition, ranking.parts, memory, *answers
-    if not pays(loop, given, _work(rows, centers.values), seconds=4):
+    if not pays(loop, given, _work(rows, centers.values)):
         return None
     loop(*given)
     return labels, np.flatnonzero(~sure)

@@ -95,7 +95,7 @@ class Contraction:
         one, other = ((each.clusters, parts_of(each.links)) for each in (left, right))
         sums = clusters, (indptr, indices, data)
         given = one, other, self.masses, self.most, sums
-        if not pays(add_links_loop, given, 64 * links, seconds=2):
+        if not pays(add_links_loop, given, 64 * links):
             return None
         rows, links = add_links_loop(*given)
         # Copies, for the memory: few links may be left.

@@ -187,6 +187,6 @@ def move_nodes(
     inner = np.empty(0, np.int64) if within is None else within
     table = table_for(int(np.diff(moves.links.indptr).max(initial=0)))
     given = order, moves.rows, parts_of(moves.links), labels, parts, rule.plain, inner, table, k
-    move = compiled_or_plain(move_in_turn, given, PLAIN * moves.links.nnz, seconds=2)
+    move = compiled_or_plain(move_in_turn, given, PLAIN * moves.links.nnz)
     k, fell = move(*given)
     return Totals(*(values[:k] for values in vars(sums).values())), fell

@@ -141,7 +141,7 @@ def axes_pay(rows: Rows, work: int) -> bool:
     wide, doubles = np.empty((0, 0)), np.empty(0)
     singles, labels = wide.astype(np.float32), np.empty((0, 0), np.intp)
     product = wide, singles, doubles, singles, singles, singles, doubles
-    return pays(_nearest, (rows, *product, 0.0, 0, labels, doubles), work, seconds=5)
+    return pays(_nearest, (rows, *product, 0.0, 0, labels, doubles), work)
 
 
 def _turn(

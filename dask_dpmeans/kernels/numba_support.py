@@ -42,6 +42,8 @@ LEAST_WORK = 2**30
 """Numbers that NumPy handles in about a second; tests set it to 0."""
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
+COMPILING = 4e-4
+"""Seconds that Numba compiles a byte of code: .3e-3 to .8e-3 of loops of .07 to 8.6 seconds."""
 LOADING = 2**26
 """Work of one loop after which Numba is loaded, which takes some 0.4 seconds."""
 CALL = 2**14
@@ -81,19 +83,34 @@ class CompiledLoop(Generic[Arguments, Returned]):
                     self.known = compiler.compile_function(self.function, options)
         return self.known
 
-    def pays(self, arguments: tuple[Any, ...], work: int, seconds: int, ahead: int) -> bool:
+    def pays(
+        self, arguments: tuple[Any, ...], work: int, ahead: int, others: "tuple[Loop, ...]"
+    ) -> bool:
         """Return whether the loop is to be called rather than its twin; see `pays` below."""
         kinds = _kinds(arguments)
         if kinds in self.ready:
             return True
         done = self.work[kinds] = self.work.get(kinds, 0) + work + CALL
-        ready = max(done, ahead) >= seconds * LEAST_WORK
+        ready = max(done, ahead) >= seconds_of(self, *others) * LEAST_WORK
         if kinds not in self.asked and (done >= LOADING or "numba" in sys.modules):
             self.asked.add(kinds)
             ready = compiler.load_compiled(self.compiled, arguments) or ready
         if ready:
             self.ready.add(kinds)
         return ready
+
+    @cached_property
+    def parts(self) -> set[FunctionType]:
+        """The functions of the loop and of all that it calls."""
+        found: set[FunctionType] = set()
+        open_loops: list[Loop] = [self]
+        while open_loops:
+            function: Any = open_loops.pop().function
+            if function not in found:
+                found.add(function)
+                used = map(function.__globals__.get, function.__code__.co_names)
+                open_loops += [each for each in used if isinstance(each, CompiledLoop)]
+        return found
 
     @cached_property
     def plain(self) -> Callable[Arguments, Returned]:
@@ -109,13 +126,22 @@ class CompiledLoop(Generic[Arguments, Returned]):
         return self.compiled._numba_type_
 
 
+Loop = CompiledLoop[..., Any]
+
+
+def seconds_of(*loops: Loop) -> float:
+    """Return about how long Numba compiles loops and all that they call, by the bytes of their code."""
+    parts = set[FunctionType]().union(*(loop.parts for loop in loops))
+    return COMPILING * sum(len(each.__code__.co_code) for each in parts)
+
+
 def pays(
     loop: Callable[..., Any],
     arguments: tuple[Any, ...],
     work: int,
-    seconds: int = 1,
     *,
     ahead: int = 0,
+    others: tuple[Any, ...] = (),
 ) -> bool:
     """Return whether to call a loop with these arguments rather than its NumPy twin.
 
@@ -126,20 +152,19 @@ def pays(
     ----------
     loop, arguments : what is called
     work : numbers that the twin handles in this call
-    seconds : about how long Numba compiles the loop
     ahead : numbers that the twin would handle at least in this call and those that surely follow;
         if they take longer than compiling, the twin does not begin
+    others : loops that will be called with this one, and are compiled too
     """
     if not (AVAILABLE and isinstance(loop, CompiledLoop)):
         return False
-    return loop.pays(arguments, work, seconds, ahead)
+    return loop.pays(arguments, work, ahead, others)
 
 
 def compiled_or_plain(
     loop: Callable[Arguments, Returned],
     arguments: tuple[Any, ...],
     work: int,
-    seconds: int = 1,
     *,
     twin: Callable[Arguments, Returned] | None = None,
 ) -> Callable[Arguments, Returned]:
@@ -147,7 +172,7 @@ def compiled_or_plain(
 
     A loop without a twin is plain Python until then.  The other parameters are as for `pays`.
     """
-    if pays(loop, arguments, work, seconds):
+    if pays(loop, arguments, work):
         return loop
     found: Callable[Arguments, Returned] = plain(loop) if twin is None else twin
     return found

@@ -90,7 +90,7 @@ def _run(
         clusters = cast(ClusterColumns, tuple(_widen(each[..., :k], room) for each in clusters))
         given = rows, done, float(penalty), k, clusters
         work = (len(rows) - done) * (ROW_WORK + 4 * clusters[0].size)
-        done, k = compiled_or_plain(loop, given, work, seconds=2, twin=rule)(*given)
+        done, k = compiled_or_plain(loop, given, work, twin=rule)(*given)
     return cast(ClusterColumns, tuple(each[..., :k].copy() for each in clusters))
 
 

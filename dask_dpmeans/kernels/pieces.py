@@ -104,7 +104,7 @@ class PieceProblem:
         problem = np.ascontiguousarray(self.links.T), self.own, self.masses, self.price, self.least
         known = bits[0], bits[1], np.zeros(KNOWN_HALVES)
         given = problem, np.zeros(m, np.int64), known
-        if not pays(descend_compiled, given, m * PIECE_WORK, seconds=4):
+        if not pays(descend_compiled, given, m * PIECE_WORK):
             return None
         return problem, known
 

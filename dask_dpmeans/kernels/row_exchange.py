@@ -83,7 +83,7 @@ def exchange(
         paying = price.penalty, outlier_penalty, vanishing
         nothing_known = np.zeros(len(rows)), np.zeros(room, np.int64)
         given = (rows, weights, labels, *paying, most, clusters, *nothing_known)
-        if pays(exchange_rows_compiled, given, MOVING * room * rows.size, seconds=3):
+        if pays(exchange_rows_compiled, given, MOVING * room * rows.size):
             passes = exchange_rows_compiled(*given)
     if passes < 0:
         rule = price, divergence, outlier_penalty

@@ -76,7 +76,7 @@ class FewRows:
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
         work = MOVING * k * self.rows.size
-        if pays(settle_compiled, given, work, seconds=6, ahead=self.searches * work):
+        if pays(settle_compiled, given, work, ahead=self.searches * work):
             return Partition(*settle_compiled(*given), labels)
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
@@ -158,7 +158,7 @@ class FewRows:
         """Return the end of a search from a crossover; see `cross` for the draws."""
         given = self.rows, self.weights, one.centers, two.centers, one.labels, draws
         work = 16 * one.centers.shape[1] * self.rows.size
-        if pays(cross_compiled, given, work, seconds=2, ahead=self.searches * work):
+        if pays(cross_compiled, given, work, ahead=self.searches * work):
             labels, *known = cross_compiled(*given)
             return self.settle(labels, (known[0], known[1]))
         return self.settle(self.cross(one, two, draws))

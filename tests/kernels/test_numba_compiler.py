@@ -30,7 +30,7 @@ from dask_dpmeans.kernels import numba_compiler, numba_support, short_search
 from dask_dpmeans.kernels.crossover_compiled import cross_compiled
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
-from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays
+from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays, seconds_of
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange_compiled import settle_compiled
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
@@ -130,13 +130,14 @@ def test_a_loop_is_called_from_when_its_twin_has_worked_long_enough_for_such_arg
         return 2.0 * values
 
     loop, done = CompiledLoop(double), {"f": 0, "d": 0}
+    least = seconds_of(loop) * (50 + CALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "LEAST_WORK", 50 + CALL)
         patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
         for dtype, work in calls:
             done[dtype] += work + CALL
             arguments = (np.ones(3, dtype),)
-            assert pays(loop, arguments, work, seconds=2) == (done[dtype] >= 2 * (50 + CALL))
+            assert pays(loop, arguments, work) == (done[dtype] >= least)
         patch.setattr(numba_support, "AVAILABLE", False)
         assert not pays(loop, (np.ones(3),), 10**9)
     assert not pays(double, (np.ones(3),), 10**9)
@@ -149,15 +150,45 @@ def test_a_loop_is_called_at_once_if_so_much_work_is_ahead_which_counts_once(wor
 
     loop = CompiledLoop(double)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "LEAST_WORK", 2 * CALL)
+        patch.setattr(numba_support, "LEAST_WORK", 4 * CALL / seconds_of(loop))
         patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
         for done in (work + CALL, 2 * (work + CALL)):
-            pay = pays(loop, (np.ones(3),), work, seconds=2, ahead=ahead)
+            pay = pays(loop, (np.ones(3),), work, ahead=ahead)
             assert pay == (max(done, ahead) >= 4 * CALL)
 
 
+@CompiledLoop
+def half(x):
+    return x / 2
+
+
+@CompiledLoop
+def quarter(x):
+    return half(half(x))
+
+
+@CompiledLoop
+def eighth(x):
+    return quarter(half(x))
+
+
+def test_seconds_of_compiling_are_those_of_a_loop_and_all_that_it_calls_once_each():
+    lengths = (len(loop.function.__code__.co_code) for loop in (half, quarter, eighth))
+    assert seconds_of(eighth) == pytest.approx(numba_support.COMPILING * sum(lengths))
+    assert seconds_of(eighth, quarter) == seconds_of(eighth)
+
+
+def test_a_loop_waits_for_the_time_to_compile_those_that_are_called_with_it():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "LEAST_WORK", 10**9)
+        patch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+        loop, work = CompiledLoop(lambda x: x), int(10**9 * seconds_of(eighth))
+        assert not pays(loop, (1.0,), work, others=(eighth,))
+        assert pays(loop, (1,), work)
+
+
 @pytest.mark.parametrize(
-    ("n", "penalty", "compiled"), [(200, 0.5, 0), (5000, 0.6, 2), (600, 1e-6, 0)]
+    ("n", "penalty", "compiled"), [(200, 0.5, 0), (8000, 0.6, 2), (600, 1e-6, 0)]
 )
 def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, penalty, compiled):
     """The first search has fewer cells; of more clusters than short searches take, it is the end."""

@@ -42,8 +42,10 @@ LEAST_WORK = 2**30
 """Numbers that NumPy handles in about a second; tests set it to 0."""
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
-COMPILING = 4e-4
-"""Seconds that Numba compiles a byte of code: .3e-3 to .8e-3 of loops of .07 to 8.6 seconds."""
+COMPILING = 3e-4
+"""Seconds that Numba compiles a byte of code: .3e-3 to .8e-3 in loops that took .07 to 8.6 seconds.
+
+The least of these, since later processes have the loops at once."""
 LOADING = 2**26
 """Work of one loop after which Numba is loaded, which takes some 0.4 seconds."""
 CALL = 2**14

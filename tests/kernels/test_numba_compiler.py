@@ -188,7 +188,7 @@ def test_a_loop_waits_for_the_time_to_compile_those_that_are_called_with_it():
 
 
 @pytest.mark.parametrize(
-    ("n", "penalty", "compiled"), [(200, 0.5, 0), (5000, 0.4, 2), (600, 1e-6, 0)]
+    ("n", "penalty", "compiled"), [(200, 0.5, 0), (5000, 0.6, 2), (600, 1e-6, 0)]
 )
 def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, penalty, compiled):
     """The first search has fewer cells; of more clusters than short searches take, it is the end."""

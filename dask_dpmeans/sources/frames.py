@@ -19,6 +19,7 @@ from dask_dpmeans.sources.categories import (
     coded_column,
     plain_category,
 )
+from dask_dpmeans.sources.lazy_modules import dask
 from dask_dpmeans.sources.missing_values import filled, numbers_of_objects
 from dask_dpmeans.sources.names import column_labels, names_of
 from dask_dpmeans.sources.refusals import no_numbers
@@ -101,14 +102,14 @@ class Frame:
         table, kinds = self.native, list(self.native.dtypes)
         known = self._known_categories(name, wanted)
         if not known and len(set(kinds)) == 1 and _is_plain(kinds[0]):
-            return table.to_dask_array(), {}
+            return array_of_partitions(table), {}
         if wanted is not None:
             wanted = replace(wanted, known=known)
         empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted)
         dtype = _dtype_of(empty.dtype, table.dtypes)
         meta = [(number, dtype) for number in range(empty.shape[1])]
         rows = table.map_partitions(_read_partition, self, name, wanted, dtype, meta=meta)
-        return rows.to_dask_array(), known
+        return array_of_partitions(rows), known
 
     def _known_categories(self, name: str, wanted: CategoricalColumns | None) -> Categories:
         """Return the categories of a data frame of Dask; those that would have to be read are refused."""
@@ -160,6 +161,31 @@ def frame_of(data: Any, name: str) -> Frame | None:
 def is_dask_frame(data: Any) -> bool:
     """Return whether data are a data frame of Dask."""
     return hasattr(data, "to_dask_array") and data.ndim == 2
+
+
+def array_of_partitions(table: Any) -> Any:
+    """Return a data frame or series of Dask as an array of Dask with a chunk for each partition.
+
+    Dask reads small files of a table together if only some columns are needed.  Labels would then
+    have fewer chunks than the table has partitions, and could not become a column of it.
+    """
+    with dask.config.set({"optimization.tune.active": False}):
+        return table.to_dask_array()
+
+
+def array_of_series(series: Any, name: str) -> Any:
+    """Return a series of Dask as an array of Dask, (n,): nullable numbers become those of NumPy.
+
+    Integers without nulls stay integers, unless they are weights, whose nulls become NaN: the check
+    of all rows then names the row.
+    """
+    kind = series.dtype
+    if isinstance(kind, np.dtype) or getattr(kind, "kind", "O") not in "biuf":
+        return array_of_partitions(series)
+    whole = kind.kind != "f" and name != "sample_weight"
+    dtype = np.dtype(np.int64 if whole else np.float64)
+    numbers = series.map_partitions(_read_series, name, dtype, meta=(series.name, dtype))
+    return array_of_partitions(numbers)
 
 
 def refuse_query(data: Any, name: str) -> None:
@@ -314,3 +340,15 @@ def _read_partition(
     """Return a partition of a data frame of Dask as a data frame of numbers."""
     values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted)
     return type(part)(values.astype(dtype), index=part.index)
+
+
+def _read_series(part: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    """Return a partition of a series of nullable numbers as a series of NumPy's."""
+    empty = part.isna().to_numpy()
+    if dtype.kind == "i" and empty.any():
+        raise InputError(
+            f"{name} has no value at row {int(np.argmax(empty)):,} of a partition: fill missing values "
+            "first"
+        )
+    values = _numbers(nw.from_native(part, series_only=True), name)
+    return type(part)(np.asarray(values, dtype), index=part.index, name=part.name)

@@ -28,7 +28,7 @@ from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.formats.tables import open_table, parquet_below, table_path
-from dask_dpmeans.sources.frames import frame_of, refuse_query
+from dask_dpmeans.sources.frames import array_of_series, frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import (
     checked_store,
     da,
@@ -141,7 +141,7 @@ class Opener:
                 f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
             )
         if hasattr(data, "to_dask_array"):
-            data = data.to_dask_array()
+            data = array_of_series(data, self.name)
         if is_dask_array(data):
             known = known_chunks(with_nan(data, self.name) if self.missing else data)
             if csr.is_csr_dask(data) and self.dimensions == 2:

@@ -41,6 +41,7 @@ from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.refusals import (
     READ,
     arrays_below,
+    beyond,
     not_an_array,
     other_file,
     refuse_kind,
@@ -269,7 +270,7 @@ def _open_npy(path: str, name: str) -> NpyFile:
 
 def _reason(place: Location, error: Exception) -> str:
     """Return the reason why Zarr found nothing at a path or URL."""
-    other = other_file(place)
+    other = other_file(place) or beyond(place)
     if other is not None:
         return other
     if isinstance(error, zarr.errors.NodeNotFoundError):

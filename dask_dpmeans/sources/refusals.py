@@ -122,6 +122,39 @@ def other_file(place: Location) -> str | None:
     return None
 
 
+def beyond(place: Location) -> str | None:
+    """Return why there is nothing at a path: what it goes on from; None if it exists, or is a URL."""
+    path = Path(place.url)
+    if place.remote or path.exists():
+        return None
+    there = next(each for each in path.parents if each.exists())
+    rest = path.relative_to(there).as_posix()
+    if there.is_dir():
+        return _not_in_group(there, rest)
+    kind = next((kind for ends, (kind, _) in OTHER_FILES.items() if there.name.endswith(ends)), "")
+    if kind == "NetCDF":
+        return (
+            f"{there} is a NetCDF file: give it alone, name the variable, as in variables={rest!r} or "
+            f"--variables {rest}, and the dimensions of the samples, as in samples=['lat', 'lon'] or "
+            "--samples lat,lon"
+        )
+    if there.name.endswith(tuple(end for ends in TABLES for end in ends)):
+        return f"{there} is a table: name its columns as {there}#{rest}"
+    return f"{there} is a file, and has no {rest!r} in it"
+
+
+def _not_in_group(folder: Path, rest: str) -> str | None:
+    """Return what a Zarr group or array has, without what a path asks for; None for other folders."""
+    try:
+        node = zarr.open(folder, mode="r")
+    except Exception:  # no metadata of Zarr, or damaged ones
+        return None
+    if isinstance(node, zarr.Array):
+        return f"{folder} is an array, and has no {rest!r} in it: give {folder}"
+    found = [f"{folder}/{key}" for key, _ in sorted(node.members(max_depth=2))]
+    return f"the Zarr group {folder} has no {rest!r}: it has {list_some(found) or 'nothing'}"
+
+
 def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: int) -> InputError:
     """Return the error for a Zarr group instead of an array, with its arrays that can be used."""
     members = dict(sorted(group.members(max_depth=2)))

@@ -220,7 +220,9 @@ def test_an_output_that_is_removed_meanwhile_is_said_so(rows, tmp_path, what):
         else:
             (run / NAME).unlink()
 
-    message = r"run\.zarr, or the file 'lock' in it, was removed while this job was writing there: start"
+    message = (
+        r"run\.zarr, or the file 'lock' in it, was removed while this job was writing there: start"
+    )
     with pytest.raises(LockLostError, match=message):
         fit(rows, run, DPMeans(9.0, random_state=0), on_step=remove, threads=1)
 

@@ -73,13 +73,13 @@ def _rows_of_frame(
     model: BaseEstimator, frame: "Frame", accepts: "Accepting", *, reset: bool
 ) -> "tuple[Any, Categories]":
     """Return the rows of a data frame, and the categories of its columns of codes."""
+    used = None if reset else getattr(model, "feature_columns_", None)
     if not accepts.get("categories"):
-        return frame.read("X")
+        return frame.read("X", used=used)
     known = None if reset else model.categories_
     missing = accepts.get("missing", False)
-    return frame.read(
-        "X", sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
-    )
+    wanted = sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
+    return frame.read("X", wanted, used)
 
 
 def _array_of(model: BaseEstimator, X: object) -> Any:

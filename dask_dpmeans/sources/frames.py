@@ -3,7 +3,7 @@
 A column of lists of one length is an embedding: ``emb`` becomes ``emb_0``, ``emb_1``, and so on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -56,7 +56,9 @@ class Frame:
         pairs = zip(self.labels, self.widths, strict=True)
         return tuple(name for label, width in pairs for name in list_names(label, width))
 
-    def read(self, name: str, wanted: CategoricalColumns | None = None) -> tuple[Any, Categories]:
+    def read(
+        self, name: str, wanted: CategoricalColumns | None = None, used: Sequence[int] | None = None
+    ) -> tuple[Any, Categories]:
         """Return the rows, (n, d), and the categories of columns of codes.
 
         Rows are a NumPy array, or a Dask array with chunks of unknown sizes.  Nulls become NaN.
@@ -65,9 +67,11 @@ class Frame:
         ----------
         name : name of the argument, for errors
         wanted : the columns of categories; None to refuse them
+        used : numbers of the columns that are used, None for all; others may hold anything, for
+            which 0 stands
         """
         if is_dask_frame(self.native):
-            return self._read_dask(name, wanted)
+            return self._read_dask(name, wanted, used)
         frame = _open_frame(self.native)
         coding = wanted is not None and (wanted.named or wanted.known)
         if set(frame.schema.values()) in FLOATS and not coding:
@@ -87,7 +91,9 @@ class Frame:
                 found[number] = categories
             else:
                 values = _numbers(series, name, f"{label!r}{self.part}")
-            if values is None:
+            if values is None and used is not None and number not in used:
+                values = np.zeros(len(series), bool)
+            elif values is None:
                 refused[label] = _type_name(series)
                 values = np.empty(0)
             columns.append(values)
@@ -97,7 +103,9 @@ class Frame:
             return np.empty((len(frame), 0)), {}
         return np.column_stack(columns), found
 
-    def _read_dask(self, name: str, wanted: CategoricalColumns | None) -> tuple[Any, Categories]:
+    def _read_dask(
+        self, name: str, wanted: CategoricalColumns | None, used: Sequence[int] | None
+    ) -> tuple[Any, Categories]:
         """Return the rows of a data frame of Dask as an array of Dask, and the categories of its columns."""
         table, kinds = self.native, list(self.native.dtypes)
         known = self._known_categories(name, wanted)
@@ -105,10 +113,10 @@ class Frame:
             return array_of_partitions(table), {}
         if wanted is not None:
             wanted = replace(wanted, known=known)
-        empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted)
+        empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted, used)
         dtype = _dtype_of(empty.dtype, table.dtypes)
         meta = [(number, dtype) for number in range(empty.shape[1])]
-        rows = table.map_partitions(_read_partition, self, name, wanted, dtype, meta=meta)
+        rows = table.map_partitions(_read_partition, self, name, wanted, used, dtype, meta=meta)
         return array_of_partitions(rows), known
 
     def _known_categories(self, name: str, wanted: CategoricalColumns | None) -> Categories:
@@ -335,10 +343,15 @@ def _dtype_of(empty: np.dtype[Any], kinds: Any) -> np.dtype[Any]:
 
 
 def _read_partition(
-    part: Any, frame: Frame, name: str, wanted: CategoricalColumns | None, dtype: np.dtype[Any]
+    part: Any,
+    frame: Frame,
+    name: str,
+    wanted: CategoricalColumns | None,
+    used: Sequence[int] | None,
+    dtype: np.dtype[Any],
 ) -> Any:
     """Return a partition of a data frame of Dask as a data frame of numbers."""
-    values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted)
+    values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted, used)
     return type(part)(values.astype(dtype), index=part.index)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,6 +106,8 @@ class Opener:
     """Whether masked entries, nulls and None become NaN; else they are errors."""
     categorical: CategoricalColumns | None = None
     """Columns of a Parquet table that are categories; None if there are none."""
+    used: Sequence[int] | None = None
+    """Numbers of the columns of a table that are used; None for all."""
 
     def open(self, data: object) -> RowArray:
         """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
@@ -132,7 +134,7 @@ class Opener:
         refuse_query(data, self.name)
         frame = frame_of(data, self.name) if self.dimensions == 2 else None
         if frame is not None:
-            data = frame.read(self.name)[0]
+            data = frame.read(self.name, used=self.used)[0]
         if isinstance(data, str | os.PathLike | Location):
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
@@ -187,7 +189,8 @@ class Opener:
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
             dimensions, missing = self.dimensions, self.missing
-            return open_table(place, columns, name, dimensions, missing, self.categorical)
+            found = dimensions, missing, self.categorical, self.used
+            return open_table(place, columns, name, *found)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):

@@ -159,11 +159,11 @@ def _open(
         return None if data is None else opener.open(data)
 
     data, wanted, categories = arrays.data, needs.categorical_columns, needs.known_categories or {}
+    used = columns.columns
     if isinstance(data, Frame):
-        data, categories = data.read("data", wanted)
-    opener = opening.Opener(
-        "data", 2, columns.fill_missing, columns.storage_options, needs.missing, wanted
-    )
+        data, categories = data.read("data", wanted, used)
+    how = columns.fill_missing, columns.storage_options, needs.missing, wanted, used
+    opener = opening.Opener("data", 2, *how)
     rows = opener.open(data)
     if isinstance(rows, TableRows) and wanted is not None:
         categories = rows.categories

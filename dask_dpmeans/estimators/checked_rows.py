@@ -59,7 +59,7 @@ def checked_rows(
     if not sources.is_lazy(rows):
         rows = _array_of(model, rows)
     if rows.ndim != 2:
-        raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
+        raise _not_rows(rows, name)
     columns = rows.shape[1]
     if reset:
         note_columns(model, columns, names)
@@ -88,11 +88,36 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
         sources.refuse_inexact(X, "X")
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     rows = check_array(
-        X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
+        X,
+        accept_sparse=sparse,
+        ensure_all_finite=False,
+        allow_nd=True,
+        estimator=model,
+        input_name="X",
     )
     if rows.dtype.kind == "O":
         rows = rows.astype(np.float64)
     return rows
+
+
+def _not_rows(array: Any, model: str) -> InputError:
+    """Return the error for an array of any number of dimensions but two."""
+    shape, array_of = array.shape, "X" if hasattr(array, "reshape") else "dask.array.from_array(X)"
+    said = (
+        f"Found array with dim {len(shape)}, of shape {shape}, while {model} takes rows and columns"
+    )
+    if len(shape) < 2:
+        return InputError(
+            f"{said}: pass {array_of}.reshape(-1, 1) if it has one column, or {array_of}.reshape(1, -1) "
+            "if it is one row"
+        )
+    dims = [f"d{number}" for number in range(len(shape))]
+    return InputError(
+        f"{said}: if its last dimension holds the features of each sample, pass {array_of}.reshape(-1, "
+        f"{shape[-1]}), or, for labels of its shape, fit(xarray.DataArray({array_of}, dims={dims}), "
+        f"features={dims[-1]!r}); if its first dimension counts the samples, pass "
+        f"{array_of}.reshape({shape[0]}, -1)"
+    )
 
 
 def names_in(model: BaseEstimator) -> "Names | None":

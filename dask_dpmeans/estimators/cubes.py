@@ -31,7 +31,7 @@ class CubeMixin:
     def centers_dataarray_(self) -> Any:
         """The centers as an `xarray.DataArray`, (cluster, features), if the fit was of a cube.
 
-        Those of a loaded run have no coordinates: the run has them.
+        After `load` they have no coordinates: the run has them.
         """
         if self.grid_ is None:
             raise AttributeError(

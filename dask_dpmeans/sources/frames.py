@@ -182,7 +182,7 @@ def array_of_partitions(table: Any) -> Any:
 
 
 def array_of_series(series: Any, name: str) -> Any:
-    """Return a series of Dask as an array of Dask, (n,): nullable numbers become those of NumPy.
+    """Return a series of Dask as an array of Dask, (n,): nullable numbers become plain ones.
 
     Integers without nulls stay integers, unless they are weights, whose nulls become NaN: the check
     of all rows then names the row.

@@ -40,6 +40,8 @@ def checked_rows(
     """
     accepts: Accepting = model._accepts() if hasattr(model, "_accepts") else {}
     missing = accepts.get("missing", False)
+    if isinstance(X, np.ma.MaskedArray):
+        X = sources.whole(X)
     if isinstance(X, np.ma.MaskedArray) and not missing:
         raise InputError(MASKED)
     name = type(model).__name__
@@ -86,6 +88,9 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
     """Return rows in this process's memory as an array that scikit-learn accepts."""
     if isinstance(X, np.ndarray) and X.dtype == object:
         sources.refuse_inexact(X, "X")
+        _refuse_text(X)
+    elif isinstance(X, np.ndarray):
+        sources.working_dtype(X.dtype, "X")
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     rows = check_array(
         X,
@@ -98,6 +103,32 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
     if rows.dtype.kind == "O":
         rows = rows.astype(np.float64)
     return rows
+
+
+def _refuse_text(X: Any) -> None:
+    """Raise `InputError` for objects, (...), among which is text that spells no number."""
+    for place, value in np.ndenumerate(X):
+        if isinstance(value, str) and not _spells_number(value):
+            where = ", ".join(
+                f"{axis} {at:,}" for axis, at in zip(("row", "column"), place, strict=False)
+            )
+            raise InputError(
+                f"X holds the text {value!r} at {where}: encode text as numbers, or pass a data frame, "
+                "whose columns of text can be categories, with DPMeans or HDPMeans(divergence=...)"
+            )
+
+
+def _spells_number(text: str) -> bool:
+    """Return whether a text spells a number.
+
+    >>> _spells_number("1.5"), _spells_number("Berlin")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _not_rows(array: Any, model: str) -> InputError:

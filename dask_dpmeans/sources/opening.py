@@ -37,13 +37,14 @@ from dask_dpmeans.sources.lazy_modules import (
     is_zarr_group,
     zarr,
 )
-from dask_dpmeans.sources.missing_values import with_nan
+from dask_dpmeans.sources.missing_values import whole, with_nan
 from dask_dpmeans.sources.refusals import (
     READ,
     arrays_below,
     beyond,
     not_an_array,
     other_file,
+    refuse_container,
     refuse_kind,
     refuse_packed,
 )
@@ -139,6 +140,8 @@ class Opener:
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
             return self._csr(data)
+        if isinstance(data, np.ma.MaskedArray) and not self.missing:
+            data = whole(data)
         if isinstance(data, np.ma.MaskedArray) and not self.missing:
             raise InputError(
                 f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
@@ -294,6 +297,7 @@ def unwrap(data: object, name: str) -> Any:
     such as an array of h5py: NumPy would silently read all of it.
     """
     checks.no_matrix(name, data)
+    refuse_container(data, name)
     if type(data).__module__.startswith("xarray."):
         inner = getattr(data, "chunks", None) and getattr(data, "data", None)
         if is_dask_array(inner):
@@ -339,6 +343,10 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     }
     text = f"it holds text; if the text spells numbers, convert it with {name}.astype(float)"
     ways |= dict.fromkeys("SUT", text)
+    ways |= {
+        "M": f"count days since a date, as ({name} - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D') does",
+        "m": f"count days, as {name} / numpy.timedelta64(1, 'D') does",
+    }
     way = ways.get(dtype.kind, "convert it to float32 or float64")
     real = "a real number of up to 64 bits"
     raise InputError(f"{name} has dtype {dtype}, which is not {real}: {way}")

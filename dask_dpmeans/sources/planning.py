@@ -27,6 +27,7 @@ from dask_dpmeans.sources.lazy_modules import is_dask_array, zarr
 from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
+from dask_dpmeans.sources.refusals import refuse_container
 from dask_dpmeans.sources.resources import READ_SHARE, Resources, current_client, own_resources
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.shards import PIECE_BYTES, Prepare, piece_rows
@@ -65,6 +66,7 @@ def lay_out(
     """
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
+    refuse_container(arrays.data, "data")
     compute = compute.checked()
     arrays, chosen = named_inputs(arrays, columns.columns, columns.storage_options)
     columns = replace(columns, columns=chosen)

@@ -3,7 +3,7 @@
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
-from dask_dpmeans.sources.lazy_modules import zarr
+from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
 
@@ -83,6 +83,29 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
         )
     hint = " or ".join(hints)
     raise InputError(f"X is a path, {text!r}, and {model} takes rows: {hint}")
+
+
+def refuse_container(data: object, name: str) -> None:
+    """Raise `InputError` for a collection that is no array and no table, with the code that makes one."""
+    rows = name in ("X", "data")
+    way, kind = None, type(data).__name__
+    if is_delayed(data):
+        way = (
+            f"dask.array.from_delayed({name}, shape=(n, d), dtype=float), with numpy.nan for n if the "
+            "number of rows is not known"
+        )
+    elif type(data).__module__.startswith("dask.bag"):
+        way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
+    elif isinstance(data, Mapping):
+        way = f"pandas.DataFrame({name})" if rows else f"list({name}.values())"
+    elif isinstance(data, Iterator):
+        way = f"list({name})"
+    elif isinstance(data, Set):
+        way = "a list, since a set has no order"
+    elif rows and isinstance(data, list) and data and isinstance(data[0], Mapping):
+        kind, way = "list of dicts", f"pandas.DataFrame({name})"
+    if way is not None:
+        raise InputError(f"{name} is a {kind}, no array: pass {way}")
 
 
 def refuse_kind(data: object, name: str) -> None:
@@ -351,6 +374,8 @@ def no_numbers(
     if numbers:
         hint = f"choose the columns of numbers, as {way} does"
     them = "it" if len(columns) == 1 else "them"
+    if "String" in columns.values():
+        hint += f"; if text spells numbers, convert it, as {name}.astype({{column: float}}) of pandas does"
     return InputError(
         f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers; {hint}, or "
         f"count {them} as {categories_of(list(columns))}, or encode {them} as numbers first "

@@ -96,7 +96,7 @@ def refuse_container(data: object, name: str) -> None:
         )
     elif type(data).__module__.startswith("dask.bag"):
         way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
-    elif isinstance(data, Mapping):
+    elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has
         way = f"pandas.DataFrame({name})" if rows else f"list({name}.values())"
     elif isinstance(data, Iterator):
         way = f"list({name})"

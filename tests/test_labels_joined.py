@@ -56,6 +56,35 @@ def test_the_guide_joins_labels_to_a_dask_table_by_row(folder: Path, frame: pd.D
         )
 
 
+@pytest.fixture
+def wide(frame: pd.DataFrame, folder: Path) -> dd.DataFrame:
+    """The table with more columns, of which Dask reads few at a time from several files together."""
+    extra = {f"c{number}": float(number) for number in range(12)}
+    for file in (folder / "table.parquet").iterdir():
+        pd.read_parquet(file).assign(**extra).to_parquet(file)
+    return dd.read_parquet(folder / "table.parquet")
+
+
+@pytest.mark.parametrize("change", ["none", "nullable", "query"])
+def test_labels_of_few_columns_of_many_files_become_a_column(
+    wide: dd.DataFrame, frame: pd.DataFrame, change: str
+) -> None:
+    if change == "nullable":
+        wide = wide.astype({"age": "Float64"})
+    if change == "query":
+        wide = wide.query("c0 < 1")
+    columns = ["income", "age"]
+    model = DPMeans(4.0).fit(wide[columns], sample_weight=wide["c1"])
+    expected = DPMeans(4.0).fit(frame[columns]).labels_
+    labelled = wide.assign(cluster=model.labels_)
+    labelled["again"] = model.predict(wide[columns])
+    found = labelled.compute()
+    assert labelled.npartitions == 11
+    np.testing.assert_array_equal(found.age, frame.age)
+    np.testing.assert_array_equal(found.cluster, expected)
+    np.testing.assert_array_equal(found.again, expected)
+
+
 def test_the_guide_labels_from_an_exported_model(folder: Path, frame: pd.DataFrame) -> None:
     X = frame[["age", "income"]].to_numpy()
     fit(X, "run.zarr", DPMeans(1.0), scale="std", columns=[1, 0])

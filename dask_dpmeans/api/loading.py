@@ -11,7 +11,7 @@ from dask_dpmeans.estimators.checked_rows import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.registry import METHODS, spec_of_run
-from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.sources import Grid, lazy_rows
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES, RUN_ARRAYS
 from dask_dpmeans.storage.arrays import CheckedArray
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -76,6 +76,8 @@ def fitted_run(result: Result) -> LoadedRun:
         model.feature_columns_ = None if columns is None else list(columns)
         model.feature_scale_ = result.arrays.get("feature_scale")
         model.features_ = run.features
+        if manifest.grid is not None:
+            model.grid_ = Grid(manifest.grid["samples"], manifest.grid["features"])
         model._restore(result)
         model.n_passes_ = manifest.n_passes
         return replace(run, labels=result.open_rows("labels"))

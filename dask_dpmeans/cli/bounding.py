@@ -57,9 +57,10 @@ def bound_command(
     if found is None:
         raise WrongUseError("the rows of this run were in memory: give them by --data")
     rows = rows_at(loaded.result, found)
+    reads, columns = loaded.model._reads(), loaded.result.manifest.input.columns
     with (
         _stoppable(loaded.result.store),
-        open_rows(rows, False, False, loaded.model._reads(), **compute) as (opened, work),
+        open_rows(rows, False, False, reads, columns, **compute) as (opened, work),
         progress(as_json) as shown,
     ):
         bound = lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)

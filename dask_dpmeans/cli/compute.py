@@ -52,6 +52,7 @@ def open_rows(
     fill_missing: bool,
     sparse: bool,
     accepts: Accepting,
+    columns: Sequence[int] | None = None,
     count: bool = True,
     **compute: Unpack[ComputeOptions],
 ) -> Iterator[tuple[AnyRows, dict[str, Any]]]:
@@ -70,7 +71,8 @@ def open_rows(
         threads = own_threads()
         given = Compute(threads=threads, memory_limit=memory_limit)
         needs = Requirements(sparse=sparse, **accepts)
-        layout, _ = lay_out(InputArrays(data), Columns.of(stored), needs, given, count=count)
+        chosen = Columns.of({**stored, "columns": columns})
+        layout, _ = lay_out(InputArrays(data), chosen, needs, given, count=count)
         rows = OpenedPath(os.fspath(data), layout.rows)
         reason = why_processes(layout)
         if reason is not None:
@@ -144,7 +146,7 @@ def open_inputs(
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
     accepts = DPMeans(divergence=divergence, missing=missing)._accepts()
     arrays, columns = named_inputs(InputArrays(data, weights), columns, compute["storage_options"])
-    with open_rows(arrays.data, fill_missing, False, accepts, **compute) as (rows, work):
+    with open_rows(arrays.data, fill_missing, False, accepts, columns, **compute) as (rows, work):
         yield {
             "X": rows,
             "sample_weight": arrays.sample_weight,

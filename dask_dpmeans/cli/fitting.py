@@ -356,7 +356,7 @@ def fit_from_options(
     if feature_map is not None:
         feature_map.check_weights(weights)
     RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
-    reading = data, fill_missing, sparse, method._accepts()
+    reading = data, fill_missing, sparse, method._accepts(), columns
     if dry and live is not None:
         raise click.UsageError("a dry run has no steps to show: leave out --live")
     if dry:

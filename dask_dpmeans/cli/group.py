@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from typing import Any, NamedTuple
@@ -118,6 +119,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command; from now on, a signal stops it in order."""
+        near = get_close_matches(args[0], self.homes(), 1)
+        if near and args[0] not in self.homes():
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         found = super().resolve_command(ctx, args)
         with stoppable() as stopper:
             stopper.working = True

@@ -73,9 +73,10 @@ def predict_command(
     given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
     prediction.check_target(target, [fitted, data, groups], **given)
     accepts = unfitted_run(fitted_run).model._reads()
+    columns = fitted_run.manifest.input.columns
     rows_at = prediction.rows_at(fitted_run, data, keep, storage)
     with (
-        open_rows(rows_at, fill_missing, False, accepts, **compute) as (rows, work),
+        open_rows(rows_at, fill_missing, False, accepts, columns, **compute) as (rows, work),
         progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch

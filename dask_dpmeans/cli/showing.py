@@ -175,8 +175,11 @@ def _report_one(
         work: dict[str, Any] = {}
         if rows:
             given = rows if run is None else rows_at(run.result, rows)
+            used = None if run is None else run.result.manifest.input.columns
             accepts: Accepting = {} if run is None else run.model._reads()
-            opened, work = stack.enter_context(open_rows(given, False, sparse, accepts, **compute))
+            opened, work = stack.enter_context(
+                open_rows(given, False, sparse, accepts, used, **compute)
+            )
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         missing = False if no_data else None
         report.report(run or place, out, data=opened or missing, **shown, **work)

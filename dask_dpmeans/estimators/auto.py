@@ -98,8 +98,22 @@ class AutoMixin(ClustersMixin):
         choice = getattr(self, "choice_", None)
         if choice is None:
             return {}
-        told = {"choice": choice.explain(self.n_clusters_)} | _next_best(choice, flags)
+        told = {"choice": choice.explain(self.n_clusters_)} | self._next_best(choice, flags)
         return told | _least_stable(self.cluster_stability_, choice.halved)
+
+    def _next_best(self, choice: Choice, flags: str) -> dict[str, str]:
+        """Return the line of `show` about the next alternative, if there is one."""
+        second = choice.next_best(self.n_clusters_)
+        if second is None:
+            return {}
+        given = [
+            f"--{name.replace('_', '-')} {value:.6g}" for name, value in second.penalties.items()
+        ]
+        count = format_count(second.n_clusters, "cluster")
+        figures = f"score {second.score:.2f}"
+        if second.stability is not None:
+            figures += f", stability {second.stability:.2f}"
+        return {"next best": f"{count} with {' '.join(given)}{flags} ({figures})"}
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
@@ -147,18 +161,6 @@ class AutoPenaltyMixin(AutoPriceMixin):
             return {"radius": radius, "settings": {"penalty": read}}
         settings = {"penalty": f"{read}, chosen from the rows"} | self._told_choice(" --search")
         return {"settings": settings, "json": {"choice": choice.as_json()}}
-
-
-def _next_best(choice: Choice, flags: str) -> dict[str, str]:
-    """Return the line of `show` about the next alternative, if there is one."""
-    if len(choice.alternatives) == 1:
-        return {}
-    second = choice.nearly_as_good or choice.alternatives[1]
-    count = format_count(second.n_clusters, "cluster")
-    figures = f"score {second.score:.2f}"
-    if second.stability is not None:
-        figures += f", stability {second.stability:.2f}"
-    return {"next best": f"{count} with --penalty {second.penalty:.6g}{flags} ({figures})"}
 
 
 def _least_stable(stability: Float64Array | None, halved: str) -> dict[str, str]:

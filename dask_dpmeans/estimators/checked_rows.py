@@ -40,6 +40,8 @@ def checked_rows(
     """
     accepts: Accepting = model._accepts() if hasattr(model, "_accepts") else {}
     missing = accepts.get("missing", False)
+    if isinstance(X, np.ma.MaskedArray):
+        X = sources.whole(X)
     if isinstance(X, np.ma.MaskedArray) and not missing:
         raise InputError(MASKED)
     name = type(model).__name__
@@ -59,7 +61,7 @@ def checked_rows(
     if not sources.is_lazy(rows):
         rows = _array_of(model, rows)
     if rows.ndim != 2:
-        raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
+        raise _not_rows(rows, name)
     columns = rows.shape[1]
     if reset:
         note_columns(model, columns, names)
@@ -73,26 +75,80 @@ def _rows_of_frame(
     model: BaseEstimator, frame: "Frame", accepts: "Accepting", *, reset: bool
 ) -> "tuple[Any, Categories]":
     """Return the rows of a data frame, and the categories of its columns of codes."""
+    used = None if reset else getattr(model, "feature_columns_", None)
     if not accepts.get("categories"):
-        return frame.read("X")
+        return frame.read("X", used=used)
     known = None if reset else model.categories_
     missing = accepts.get("missing", False)
-    return frame.read(
-        "X", sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
-    )
+    wanted = sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
+    return frame.read("X", wanted, used)
 
 
 def _array_of(model: BaseEstimator, X: object) -> Any:
     """Return rows in this process's memory as an array that scikit-learn accepts."""
     if isinstance(X, np.ndarray) and X.dtype == object:
         sources.refuse_inexact(X, "X")
+        _refuse_text(X)
+    elif isinstance(X, np.ndarray):
+        sources.working_dtype(X.dtype, "X")
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     rows = check_array(
-        X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
+        X,
+        accept_sparse=sparse,
+        ensure_all_finite=False,
+        allow_nd=True,
+        estimator=model,
+        input_name="X",
     )
     if rows.dtype.kind == "O":
         rows = rows.astype(np.float64)
     return rows
+
+
+def _refuse_text(X: Any) -> None:
+    """Raise `InputError` for objects, (...), among which is text that spells no number."""
+    for place, value in np.ndenumerate(X):
+        if isinstance(value, str) and not _spells_number(value):
+            where = ", ".join(
+                f"{axis} {at:,}" for axis, at in zip(("row", "column"), place, strict=False)
+            )
+            raise InputError(
+                f"X holds the text {value!r} at {where}: encode text as numbers, or pass a data frame, "
+                "whose columns of text can be categories, with DPMeans or HDPMeans(divergence=...)"
+            )
+
+
+def _spells_number(text: str) -> bool:
+    """Return whether a text spells a number.
+
+    >>> _spells_number("1.5"), _spells_number("Berlin")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_rows(array: Any, model: str) -> InputError:
+    """Return the error for an array of any number of dimensions but two."""
+    shape, array_of = array.shape, "X" if hasattr(array, "reshape") else "dask.array.from_array(X)"
+    said = (
+        f"Found array with dim {len(shape)}, of shape {shape}, while {model} takes rows and columns"
+    )
+    if len(shape) < 2:
+        return InputError(
+            f"{said}: pass {array_of}.reshape(-1, 1) if it has one column, or {array_of}.reshape(1, -1) "
+            "if it is one row"
+        )
+    dims = [f"d{number}" for number in range(len(shape))]
+    return InputError(
+        f"{said}: if its last dimension holds the features of each sample, pass {array_of}.reshape(-1, "
+        f"{shape[-1]}), or, for labels of its shape, fit(xarray.DataArray({array_of}, dims={dims}), "
+        f"features={dims[-1]!r}); if its first dimension counts the samples, pass "
+        f"{array_of}.reshape({shape[0]}, -1)"
+    )
 
 
 def names_in(model: BaseEstimator) -> "Names | None":

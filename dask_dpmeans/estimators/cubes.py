@@ -23,12 +23,16 @@ class CubeMixin:
     _mapped_rows: Callable[..., Any]
     cluster_centers_: Float64Array
     labels_: Any
+    n_features_in_: int
     grid_: "Grid | None" = None
-    """The samples' grid and the features, if the fit was of a cube."""
+    """The samples' grid and the features, if the fit was of a cube; a loaded run has no coordinates."""
 
     @property
     def centers_dataarray_(self) -> Any:
-        """The centers as an `xarray.DataArray`, (cluster, features), if the fit was of a cube."""
+        """The centers as an `xarray.DataArray`, (cluster, features), if the fit was of a cube.
+
+        After `load` they have no coordinates: the run has them.
+        """
         if self.grid_ is None:
             raise AttributeError(
                 "centers_dataarray_ is there after a fit of a cube of xarray alone"
@@ -61,7 +65,10 @@ class CubeMixin:
     ) -> GivenRows:
         """Return what is given for a fitted estimator, after a fit of a cube as rows."""
         missing = self._accepts().get("missing", False)
-        return given_rows(X, sample_weight, groups, fitted=self.grid_, missing=missing)
+        columns = self.n_features_in_
+        return given_rows(
+            X, sample_weight, groups, fitted=self.grid_, missing=missing, n_columns=columns
+        )
 
     def _mapped(
         self,

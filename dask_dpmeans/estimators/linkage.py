@@ -257,10 +257,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         read = f"{told['penalty']:g} a cluster, {told['micro_penalty']:g} a micro-cluster"
         if not self._chooses:
             return {"penalties": read}
-        others = () if self.choice_ is None else self.choice_.alternatives[1:]
-        prices = [each.penalties["micro_penalty"] for each in others]
-        flags = f" --micro-penalty {prices[0]:.6g}" if prices else ""
-        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice(flags)
+        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice()
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""

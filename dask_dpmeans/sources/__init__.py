@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.latitudes import is_latitude
     from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
-    from dask_dpmeans.sources.missing_values import with_nan
+    from dask_dpmeans.sources.missing_values import whole, with_nan
     from dask_dpmeans.sources.named_columns import named_inputs, named_rows
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
     from dask_dpmeans.sources.opening import OpenedPath, open_groups, unwrap, working_dtype
@@ -94,7 +94,7 @@ else:
             ".labels": "label_pairs",
             ".latitudes": "is_latitude",
             ".layout": "RESIDENT_SHARE Layout",
-            ".missing_values": "with_nan",
+            ".missing_values": "whole with_nan",
             ".named_columns": "named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",
             ".opening": "OpenedPath open_groups unwrap working_dtype",

@@ -3,7 +3,7 @@
 A column of lists of one length is an embedding: ``emb`` becomes ``emb_0``, ``emb_1``, and so on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -19,6 +19,7 @@ from dask_dpmeans.sources.categories import (
     coded_column,
     plain_category,
 )
+from dask_dpmeans.sources.lazy_modules import dask
 from dask_dpmeans.sources.missing_values import filled, numbers_of_objects
 from dask_dpmeans.sources.names import column_labels, names_of
 from dask_dpmeans.sources.refusals import no_numbers
@@ -55,7 +56,9 @@ class Frame:
         pairs = zip(self.labels, self.widths, strict=True)
         return tuple(name for label, width in pairs for name in list_names(label, width))
 
-    def read(self, name: str, wanted: CategoricalColumns | None = None) -> tuple[Any, Categories]:
+    def read(
+        self, name: str, wanted: CategoricalColumns | None = None, used: Sequence[int] | None = None
+    ) -> tuple[Any, Categories]:
         """Return the rows, (n, d), and the categories of columns of codes.
 
         Rows are a NumPy array, or a Dask array with chunks of unknown sizes.  Nulls become NaN.
@@ -64,9 +67,11 @@ class Frame:
         ----------
         name : name of the argument, for errors
         wanted : the columns of categories; None to refuse them
+        used : numbers of the columns that are used, None for all; others may hold anything, for
+            which 0 stands
         """
         if is_dask_frame(self.native):
-            return self._read_dask(name, wanted)
+            return self._read_dask(name, wanted, used)
         frame = _open_frame(self.native)
         coding = wanted is not None and (wanted.named or wanted.known)
         if set(frame.schema.values()) in FLOATS and not coding:
@@ -86,7 +91,9 @@ class Frame:
                 found[number] = categories
             else:
                 values = _numbers(series, name, f"{label!r}{self.part}")
-            if values is None:
+            if values is None and used is not None and number not in used:
+                values = np.zeros(len(series), bool)
+            elif values is None:
                 refused[label] = _type_name(series)
                 values = np.empty(0)
             columns.append(values)
@@ -96,19 +103,21 @@ class Frame:
             return np.empty((len(frame), 0)), {}
         return np.column_stack(columns), found
 
-    def _read_dask(self, name: str, wanted: CategoricalColumns | None) -> tuple[Any, Categories]:
+    def _read_dask(
+        self, name: str, wanted: CategoricalColumns | None, used: Sequence[int] | None
+    ) -> tuple[Any, Categories]:
         """Return the rows of a data frame of Dask as an array of Dask, and the categories of its columns."""
         table, kinds = self.native, list(self.native.dtypes)
         known = self._known_categories(name, wanted)
         if not known and len(set(kinds)) == 1 and _is_plain(kinds[0]):
-            return table.to_dask_array(), {}
+            return array_of_partitions(table), {}
         if wanted is not None:
             wanted = replace(wanted, known=known)
-        empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted)
+        empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted, used)
         dtype = _dtype_of(empty.dtype, table.dtypes)
         meta = [(number, dtype) for number in range(empty.shape[1])]
-        rows = table.map_partitions(_read_partition, self, name, wanted, dtype, meta=meta)
-        return rows.to_dask_array(), known
+        rows = table.map_partitions(_read_partition, self, name, wanted, used, dtype, meta=meta)
+        return array_of_partitions(rows), known
 
     def _known_categories(self, name: str, wanted: CategoricalColumns | None) -> Categories:
         """Return the categories of a data frame of Dask; those that would have to be read are refused."""
@@ -160,6 +169,31 @@ def frame_of(data: Any, name: str) -> Frame | None:
 def is_dask_frame(data: Any) -> bool:
     """Return whether data are a data frame of Dask."""
     return hasattr(data, "to_dask_array") and data.ndim == 2
+
+
+def array_of_partitions(table: Any) -> Any:
+    """Return a data frame or series of Dask as an array of Dask with a chunk for each partition.
+
+    Dask reads small files of a table together if only some columns are needed.  Labels would then
+    have fewer chunks than the table has partitions, and could not become a column of it.
+    """
+    with dask.config.set({"optimization.tune.active": False}):
+        return table.to_dask_array()
+
+
+def array_of_series(series: Any, name: str) -> Any:
+    """Return a series of Dask as an array of Dask, (n,): nullable numbers become plain ones.
+
+    Integers without nulls stay integers, unless they are weights, whose nulls become NaN: the check
+    of all rows then names the row.
+    """
+    kind = series.dtype
+    if isinstance(kind, np.dtype) or getattr(kind, "kind", "O") not in "biuf":
+        return array_of_partitions(series)
+    whole = kind.kind != "f" and name != "sample_weight"
+    dtype = np.dtype(np.int64 if whole else np.float64)
+    numbers = series.map_partitions(_read_series, name, dtype, meta=(series.name, dtype))
+    return array_of_partitions(numbers)
 
 
 def refuse_query(data: Any, name: str) -> None:
@@ -309,8 +343,25 @@ def _dtype_of(empty: np.dtype[Any], kinds: Any) -> np.dtype[Any]:
 
 
 def _read_partition(
-    part: Any, frame: Frame, name: str, wanted: CategoricalColumns | None, dtype: np.dtype[Any]
+    part: Any,
+    frame: Frame,
+    name: str,
+    wanted: CategoricalColumns | None,
+    used: Sequence[int] | None,
+    dtype: np.dtype[Any],
 ) -> Any:
     """Return a partition of a data frame of Dask as a data frame of numbers."""
-    values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted)
+    values, _ = replace(frame, native=part, part=" of a partition").read(name, wanted, used)
     return type(part)(values.astype(dtype), index=part.index)
+
+
+def _read_series(part: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    """Return a partition of a series of nullable numbers as a series of NumPy's."""
+    empty = part.isna().to_numpy()
+    if dtype.kind == "i" and empty.any():
+        raise InputError(
+            f"{name} has no value at row {int(np.argmax(empty)):,} of a partition: fill missing values "
+            "first"
+        )
+    values = _numbers(nw.from_native(part, series_only=True), name)
+    return type(part)(np.asarray(values, dtype), index=part.index, name=part.name)

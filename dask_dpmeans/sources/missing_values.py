@@ -48,6 +48,11 @@ def filled(masked: Raw, name: str) -> Raw:
     return found
 
 
+def whole(masked: Raw) -> Raw:
+    """Return the numbers of a masked array, (...), none of which is masked; others as they are."""
+    return masked if np.ma.is_masked(masked) else np.ma.getdata(masked)
+
+
 def numbers_of_objects(array: Raw) -> Raw:
     """Return objects, (...), as float64, with NaN for None and the markers of pandas."""
     try:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.ome import image_hint
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.formats.tables import open_table, parquet_below, table_path
-from dask_dpmeans.sources.frames import frame_of, refuse_query
+from dask_dpmeans.sources.frames import array_of_series, frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import (
     checked_store,
     da,
@@ -37,12 +37,14 @@ from dask_dpmeans.sources.lazy_modules import (
     is_zarr_group,
     zarr,
 )
-from dask_dpmeans.sources.missing_values import with_nan
+from dask_dpmeans.sources.missing_values import whole, with_nan
 from dask_dpmeans.sources.refusals import (
     READ,
     arrays_below,
+    beyond,
     not_an_array,
     other_file,
+    refuse_container,
     refuse_kind,
     refuse_packed,
 )
@@ -105,6 +107,8 @@ class Opener:
     """Whether masked entries, nulls and None become NaN; else they are errors."""
     categorical: CategoricalColumns | None = None
     """Columns of a Parquet table that are categories; None if there are none."""
+    used: Sequence[int] | None = None
+    """Numbers of the columns of a table that are used; None for all."""
 
     def open(self, data: object) -> RowArray:
         """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
@@ -131,17 +135,19 @@ class Opener:
         refuse_query(data, self.name)
         frame = frame_of(data, self.name) if self.dimensions == 2 else None
         if frame is not None:
-            data = frame.read(self.name)[0]
+            data = frame.read(self.name, used=self.used)[0]
         if isinstance(data, str | os.PathLike | Location):
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
             return self._csr(data)
         if isinstance(data, np.ma.MaskedArray) and not self.missing:
+            data = whole(data)
+        if isinstance(data, np.ma.MaskedArray) and not self.missing:
             raise InputError(
                 f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
             )
         if hasattr(data, "to_dask_array"):
-            data = data.to_dask_array()
+            data = array_of_series(data, self.name)
         if is_dask_array(data):
             known = known_chunks(with_nan(data, self.name) if self.missing else data)
             if csr.is_csr_dask(data) and self.dimensions == 2:
@@ -186,7 +192,8 @@ class Opener:
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
             dimensions, missing = self.dimensions, self.missing
-            return open_table(place, columns, name, dimensions, missing, self.categorical)
+            found = dimensions, missing, self.categorical, self.used
+            return open_table(place, columns, name, *found)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):
@@ -269,7 +276,7 @@ def _open_npy(path: str, name: str) -> NpyFile:
 
 def _reason(place: Location, error: Exception) -> str:
     """Return the reason why Zarr found nothing at a path or URL."""
-    other = other_file(place)
+    other = other_file(place) or beyond(place)
     if other is not None:
         return other
     if isinstance(error, zarr.errors.NodeNotFoundError):
@@ -290,6 +297,7 @@ def unwrap(data: object, name: str) -> Any:
     such as an array of h5py: NumPy would silently read all of it.
     """
     checks.no_matrix(name, data)
+    refuse_container(data, name)
     if type(data).__module__.startswith("xarray."):
         inner = getattr(data, "chunks", None) and getattr(data, "data", None)
         if is_dask_array(inner):
@@ -335,6 +343,10 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     }
     text = f"it holds text; if the text spells numbers, convert it with {name}.astype(float)"
     ways |= dict.fromkeys("SUT", text)
+    ways |= {
+        "M": f"count days since a date, as ({name} - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D') does",
+        "m": f"count days, as {name} / numpy.timedelta64(1, 'D') does",
+    }
     way = ways.get(dtype.kind, "convert it to float32 or float64")
     real = "a real number of up to 64 bits"
     raise InputError(f"{name} has dtype {dtype}, which is not {real}: {way}")

@@ -27,6 +27,7 @@ from dask_dpmeans.sources.lazy_modules import is_dask_array, zarr
 from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
+from dask_dpmeans.sources.refusals import refuse_container
 from dask_dpmeans.sources.resources import READ_SHARE, Resources, current_client, own_resources
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.shards import PIECE_BYTES, Prepare, piece_rows
@@ -65,6 +66,7 @@ def lay_out(
     """
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
+    refuse_container(arrays.data, "data")
     compute = compute.checked()
     arrays, chosen = named_inputs(arrays, columns.columns, columns.storage_options)
     columns = replace(columns, columns=chosen)
@@ -159,11 +161,11 @@ def _open(
         return None if data is None else opener.open(data)
 
     data, wanted, categories = arrays.data, needs.categorical_columns, needs.known_categories or {}
+    used = columns.columns
     if isinstance(data, Frame):
-        data, categories = data.read("data", wanted)
-    opener = opening.Opener(
-        "data", 2, columns.fill_missing, columns.storage_options, needs.missing, wanted
-    )
+        data, categories = data.read("data", wanted, used)
+    how = columns.fill_missing, columns.storage_options, needs.missing, wanted, used
+    opener = opening.Opener("data", 2, *how)
     rows = opener.open(data)
     if isinstance(rows, TableRows) and wanted is not None:
         categories = rows.categories

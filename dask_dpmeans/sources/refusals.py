@@ -3,7 +3,7 @@
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
-from dask_dpmeans.sources.lazy_modules import zarr
+from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
 
@@ -85,6 +85,29 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     raise InputError(f"X is a path, {text!r}, and {model} takes rows: {hint}")
 
 
+def refuse_container(data: object, name: str) -> None:
+    """Raise `InputError` for a collection that is no array and no table, with the code that makes one."""
+    rows = name in ("X", "data")
+    way, kind = None, type(data).__name__
+    if is_delayed(data):
+        way = (
+            f"dask.array.from_delayed({name}, shape=(n, d), dtype=float), with numpy.nan for n if the "
+            "number of rows is not known"
+        )
+    elif type(data).__module__.startswith("dask.bag"):
+        way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
+    elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has
+        way = f"pandas.DataFrame({name})" if rows else f"list({name}.values())"
+    elif isinstance(data, Iterator):
+        way = f"list({name})"
+    elif isinstance(data, Set):
+        way = "a list, since a set has no order"
+    elif rows and isinstance(data, list) and data and isinstance(data[0], Mapping):
+        kind, way = "list of dicts", f"pandas.DataFrame({name})"
+    if way is not None:
+        raise InputError(f"{name} is a {kind}, no array: pass {way}")
+
+
 def refuse_kind(data: object, name: str) -> None:
     """Raise `InputError` for data that look like a table of numbers, but are not one."""
     if hasattr(type(data), "to_dataarray") and hasattr(type(data), "data_vars"):
@@ -120,6 +143,39 @@ def other_file(place: Location) -> str | None:
     if not place.remote and os.path.isfile(path):
         return f"it is a file of another kind; {READ}"
     return None
+
+
+def beyond(place: Location) -> str | None:
+    """Return why there is nothing at a path: what it goes on from; None if it exists, or is a URL."""
+    path = Path(place.url)
+    if place.remote or path.exists():
+        return None
+    there = next(each for each in path.parents if each.exists())
+    rest = path.relative_to(there).as_posix()
+    if there.is_dir():
+        return _not_in_group(there, rest)
+    kind = next((kind for ends, (kind, _) in OTHER_FILES.items() if there.name.endswith(ends)), "")
+    if kind == "NetCDF":
+        return (
+            f"{there} is a NetCDF file: give it alone, name the variable, as in variables={rest!r} or "
+            f"--variables {rest}, and the dimensions of the samples, as in samples=['lat', 'lon'] or "
+            "--samples lat,lon"
+        )
+    if there.name.endswith(tuple(end for ends in TABLES for end in ends)):
+        return f"{there} is a table: name its columns as {there}#{rest}"
+    return f"{there} is a file, and has no {rest!r} in it"
+
+
+def _not_in_group(folder: Path, rest: str) -> str | None:
+    """Return what a Zarr group or array has, without what a path asks for; None for other folders."""
+    try:
+        node = zarr.open(folder, mode="r")
+    except Exception:  # no metadata of Zarr, or damaged ones
+        return None
+    if isinstance(node, zarr.Array):
+        return f"{folder} is an array, and has no {rest!r} in it: give {folder}"
+    found = [f"{folder}/{key}" for key, _ in sorted(node.members(max_depth=2))]
+    return f"the Zarr group {folder} has no {rest!r}: it has {list_some(found) or 'nothing'}"
 
 
 def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: int) -> InputError:
@@ -318,6 +374,8 @@ def no_numbers(
     if numbers:
         hint = f"choose the columns of numbers, as {way} does"
     them = "it" if len(columns) == 1 else "them"
+    if "String" in columns.values():
+        hint += f"; if text spells numbers, convert it, as {name}.astype({{column: float}}) of pandas does"
     return InputError(
         f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers; {hint}, or "
         f"count {them} as {categories_of(list(columns))}, or encode {them} as numbers first "

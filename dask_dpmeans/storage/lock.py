@@ -60,11 +60,17 @@ class Holder:
     owner: str
 
     def check(self) -> None:
-        """Raise `LockLostError` if another job has the lock now, or no job."""
-        there = read_sign(self.location) or {}
+        """Raise `LockLostError` if another job has the lock now, or if it was removed."""
+        there = read_sign(self.location)
+        if there is None:
+            output = self.location.shown.removesuffix(f"/{NAME}")
+            raise LockLostError(
+                f"{output}, or the file {NAME!r} in it, was removed while this job was writing there: start "
+                "the job again"
+            )
         if there.get("owner") != self.owner:
             raise LockLostError(
-                f"another job has taken {self.location.url}: {_named(there)}; this one stood still for too long"
+                f"another job has taken {self.location.shown}: {_named(there)}; this one stood still for too long"
             )
 
 

@@ -301,7 +301,9 @@ def test_rows_too_far_from_the_centers_are_refused(fitted: DPMeans) -> None:
 
 
 def test_one_dimension_is_refused() -> None:
-    with pytest.raises(InputError, match=r"X must have 2 dimensions, got shape \(5,\)"):
+    with pytest.raises(
+        InputError, match=r"of shape \(5,\), while DPMeans takes rows and columns: pass X.reshape"
+    ):
         DPMeans(1.0).fit(da.zeros(5))
 
 

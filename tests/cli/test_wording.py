@@ -152,3 +152,10 @@ def test_a_first_column_without_a_name_is_told_unless_it_counts_rows(
         said = call("fit", "rows.csv", "run.zarr", "--penalty", 100)
     assert said.exit_code == 0
     assert ("the first column of" in caplog.text and "rows.csv has no name" in caplog.text) == told
+
+
+def test_a_misspelt_command_names_the_one_that_is_near() -> None:
+    done = CliRunner().invoke(main, ["fitt", "rows.npy", "run.zarr"])
+    assert done.exit_code == 2
+    assert "No such command 'fitt'. Did you mean 'fit'?" in done.output
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output

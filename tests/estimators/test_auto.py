@@ -25,7 +25,6 @@ from dask_dpmeans import (
     LinkageDPMeans,
     TooManyClustersError,
 )
-from dask_dpmeans.estimators.auto import _next_best
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import Choice
@@ -339,6 +338,24 @@ def test_show_names_as_the_next_best_what_is_nearly_as_good() -> None:
     first = replace(others[0], n_clusters=40, score=0.99 * chosen.score, stability=0.1)
     good = replace(others[0], n_clusters=7, score=0.9 * chosen.score, stability=chosen.stability)
     choice = replace(model.choice_, alternatives=(chosen, first, good))
-    assert _next_best(choice, "")["next best"].startswith("7 clusters with ")
+    assert told(model, choice).startswith("7 clusters with --penalty")
     bad = replace(choice, alternatives=(chosen, first))
-    assert _next_best(bad, "")["next best"].startswith("40 clusters with ")
+    assert told(model, bad).startswith("40 clusters with --penalty")
+
+
+def told(model: DPMeans, choice: Choice) -> str:
+    """Return the line of `show` about the next best number after a choice; empty if there is none."""
+    model.choice_ = choice
+    return model.description().settings.get("next best", "")
+
+
+@pytest.mark.parametrize("fitted", [4, 6])
+def test_show_names_no_number_that_was_chosen_or_fitted_as_the_next_best(fitted: int) -> None:
+    model = DPMeans(random_state=0).fit(ROWS)
+    model.n_clusters_ = fitted
+    chosen, *others = model.choice_.alternatives
+    equal = [replace(others[0], n_clusters=each) for each in (4, fitted)]
+    other = replace(others[0], n_clusters=40, stability=None)
+    choice = replace(model.choice_, alternatives=(chosen, *equal, other))
+    assert told(model, choice).startswith("40 clusters with --penalty")
+    assert told(model, replace(choice, alternatives=(chosen, *equal))) == ""

@@ -152,6 +152,7 @@ def test_the_number_that_is_told_is_the_number_of_the_fit(name):
     assert choice.n_clusters == model.n_clusters_ == len(set(model.labels_))
     assert choice.reason.startswith(f"{model.n_clusters_} clusters stay the best")
     assert choice.chosen.low <= model.penalty_ <= choice.chosen.high
+    assert choice.n_clusters not in [each.n_clusters for each in choice.alternatives[1:]]
     for each in choice.alternatives:
         if not each.balls:
             other = LinkageDPMeans(**each.penalties, random_state=0).fit(rows)

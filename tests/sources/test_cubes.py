@@ -25,6 +25,7 @@ from dask_dpmeans import (
     SpectralDPMeans,
     SplitMergeDPMeans,
     fit,
+    load,
 )
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.path import penalty_path
@@ -401,14 +402,42 @@ def test_batches_of_a_cube_are_one_cube(model: Any, lazy: bool) -> None:
         clone(model).partial_fit(cube)
 
 
-def test_a_model_of_rows_takes_a_cube_as_its_error_says() -> None:
-    cube = cube_of().isel(level=0, drop=True).fillna(0.0)
-    rows = cube.values.reshape(20, 3)
+@pytest.mark.parametrize("dims", [DIMS, ("time", "lon", "level", "lat")])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_model_of_rows_takes_a_cube_as_its_error_says(dims: tuple[str, ...], lazy: bool) -> None:
+    cube = cube_of().fillna(0.0).transpose(*dims)
+    features = [dim for dim in dims if dim in ("time", "level")]
+    samples = [dim for dim in dims if dim not in features]
+    rows = cube.transpose(*samples, *features).values.reshape(20, 6)
     model = DPMeans(penalty=30.0).fit(rows)
-    with pytest.raises(InputError, match=r"fitted to rows, takes rows, such as X.stack\(row="):
+    with pytest.raises(InputError, match=r"was fitted to rows of 6 columns: pass such") as refused:
         model.predict(cube)
-    stacked = cube.stack(row=["lat", "lon"]).T
-    assert np.array_equal(model.predict(stacked.drop_vars("time").values), model.labels_)
+    way = str(refused.value).partition(", as ")[2]
+    found = eval(way, {"X": cube.chunk(lat=2) if lazy else cube})
+    assert np.array_equal(np.asarray(model.predict(found)), model.labels_)
+    with pytest.raises(InputError, match="6 columns, which no dimensions of X have together"):
+        model.predict(cube.isel(time=[0, 1]))
+
+
+@pytest.mark.parametrize("names", [("lat", "lon"), ("lon", "lat", "time")])
+def test_a_loaded_run_of_a_cube_takes_cubes(names: tuple[str, ...], tmp_path: Path) -> None:
+    model = DPMeans(30.0, random_state=0)
+    cube = cube_of().drop_vars("run")
+    cube.to_dataset().to_zarr(tmp_path / "cube.zarr", zarr_format=3, consolidated=False)
+    fitted = clone(model).fit(cube, samples=names)
+    fit(tmp_path / "cube.zarr", tmp_path / "run.zarr", model, samples=names)
+    loaded = load(tmp_path / "run.zarr")
+    assert loaded.predict(cube).equals(fitted.predict(cube))
+    assert loaded.predict(cube.chunk(lat=2)).compute().equals(fitted.predict(cube))
+    assert loaded.transform(cube.to_dataset()).equals(fitted.transform(cube))
+    assert loaded.score(cube) == fitted.score(cube)
+    assert loaded.centers_dataarray_.dims == fitted.centers_dataarray_.dims
+    with pytest.raises(ValueError, match="feature names should match"):
+        loaded.predict(cube.isel(level=[1, 0]))
+    rows = flat_rows(cube, names, tuple(dim for dim in DIMS if dim not in names))[0]
+    with pytest.warns(UserWarning, match="valid feature names"):
+        found = loaded.predict(xr.DataArray(rows, dims=("row", "column")))
+    assert found.tolist() == [each for each in fitted.labels_.values.ravel() if each >= 0]
 
 
 @pytest.mark.parametrize("stored", [False, True])

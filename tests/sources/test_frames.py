@@ -169,6 +169,41 @@ def test_integers_among_objects_that_float64_does_not_represent_are_named(missin
     DPMeans(1.0, missing=missing).fit(np.array([[2**53 - 1, 2.0**80], [1 - 2**53, 1]], object))
 
 
+NULLABLE = ["Int64", "Float64", "int64[pyarrow]", "double[pyarrow]"]
+"""Types of columns of pandas and Dask that may have nulls."""
+
+
+@pytest.mark.parametrize("kind", NULLABLE)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_nullable_weights_are_those_of_numpy_and_a_missing_one_is_named(kind, lazy):
+    X, w = np.arange(9.0)[:, np.newaxis], np.arange(9) % 3 + 1
+    expected = DPMeans(6.0).fit(X, sample_weight=w)
+    frame = pd.DataFrame({"x": X[:, 0], "w": pd.array(w, "Int64")}).astype({"w": kind})
+    holes = frame.copy()
+    holes.loc[7, "w"] = pd.NA
+    if lazy:
+        frame, holes = (dd.from_pandas(each, npartitions=2) for each in (frame, holes))
+    for given_weight in ("w", frame["w"]):
+        rows = frame if isinstance(given_weight, str) else frame[["x"]]
+        model = DPMeans(6.0).fit(rows, sample_weight=given_weight)
+        assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
+        assert model.cluster_weights_.tolist() == expected.cluster_weights_.tolist()
+    with pytest.raises(InputError, match=r"sample_weight is nan at row 7\b"):
+        DPMeans(6.0).fit(holes, sample_weight="w")
+
+
+@pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]"])
+def test_nullable_groups_of_dask_are_those_of_numpy_and_a_missing_one_is_named(kind):
+    X, g = np.arange(8.0)[:, np.newaxis], np.arange(8) // 4
+    expected = HDPMeans(1.0, 4.0).fit(X, groups=g)
+    frame = pd.DataFrame({"x": X[:, 0], "g": pd.array(g, "Int64")}).astype({"g": kind})
+    model = HDPMeans(1.0, 4.0).fit(dd.from_pandas(frame, npartitions=2), groups="g")
+    assert model.labels_.compute().tolist() == expected.labels_.tolist()
+    frame.loc[6, "g"] = pd.NA
+    with pytest.raises(InputError, match="groups has no value at row 2 of a partition: fill"):
+        HDPMeans(1.0, 4.0).fit(dd.from_pandas(frame, npartitions=2), groups="g")
+
+
 def test_data_sets_in_a_list_may_be_frames_of_any_types():
     frame = pl.DataFrame({"a": [1, 9], "b": [True, False]})
     model = HDPMeans(1.0, 1.0).fit([frame, frame])

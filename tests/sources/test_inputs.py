@@ -671,7 +671,7 @@ FEW = np.arange(6.0).reshape(3, 2)
         (np.ones((3, 1)), r"sample_weight must have 1 dimension, got shape \(3, 1\)"),
         (np.ones(3, complex), r"sample_weight has dtype complex128"),
         (["a", "b", "c"], r"sample_weight has dtype <U1"),
-        (np.ma.ones(3), r"sample_weight is a masked array"),
+        (np.ma.masked_less(np.arange(3.0), 1), r"sample_weight is a masked array"),
         (
             scipy.sparse.coo_array(np.ones(3)),
             r"sample_weight is sparse \(coo_array\): pass a dense array, as sample_weight",
@@ -716,7 +716,10 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
             r"dtype complex128.*Complex data not supported",
         ),
         (scipy.sparse.csr_array((0, 2)), r"0 sample\(s\) \(shape=\(0, 2\)\)"),
-        (np.ma.array(FEW), r"data is a masked array: fill or drop the masked entries first"),
+        (
+            np.ma.array(FEW, mask=np.eye(*FEW.shape)),
+            r"data is a masked array: fill or drop the masked entries first",
+        ),
         (
             da.from_array(FEW, chunks=(2, 2)).map_blocks(scipy.sparse.csr_array, meta=FEW[:0]),
             r"a Dask array of csr_array, but its meta says that its chunks are dense: pass data\.map_blocks\(",

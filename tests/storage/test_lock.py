@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from threading import Thread
 from time import monotonic, sleep
 
@@ -207,6 +208,23 @@ def test_a_job_whose_lock_was_taken_notices_and_leaves_the_new_one(path):
         with pytest.raises(LockLostError, match="process 1 on elsewhere; this one stood still"):
             held.check()
     assert there(path)
+
+
+@pytest.mark.parametrize("what", ["run", "lock"])
+def test_an_output_that_is_removed_meanwhile_is_said_so(rows, tmp_path, what):
+    run = tmp_path / "run.zarr"
+
+    def remove(*_):
+        if what == "run":
+            rmtree(run)
+        else:
+            (run / NAME).unlink()
+
+    message = (
+        r"run\.zarr, or the file 'lock' in it, was removed while this job was writing there: start"
+    )
+    with pytest.raises(LockLostError, match=message):
+        fit(rows, run, DPMeans(9.0, random_state=0), on_step=remove, threads=1)
 
 
 def test_a_lock_that_its_holder_removes_just_now_is_made_anew(tmp_path, monkeypatch):

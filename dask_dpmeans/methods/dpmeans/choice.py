@@ -163,6 +163,13 @@ class Choice:
         second = max(others, key=lambda each: each.merit)
         return second if second.merit >= NEARLY * self.chosen.merit else None
 
+    def next_best(self, n_clusters: int) -> Alternative | None:
+        """Return the next alternative to a fit with `n_clusters`; None if no other number is there."""
+        told = self.n_clusters, n_clusters
+        ranked = [self.nearly_as_good, *self.alternatives]
+        others = (each for each in ranked if each is not None and each.n_clusters not in told)
+        return next(others, None)
+
     @property
     def unclear(self) -> bool:
         """Whether a person should look at the reason before the clusters."""

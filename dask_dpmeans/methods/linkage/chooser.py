@@ -116,7 +116,7 @@ class ChosenMethod:
         if self.method.levels is not None and before.divided and number == 1:
             return before  # of a fit that was stopped early
         first = replace(levels.cut(levels.interval_of(number)), n_clusters=number, penalty=found)
-        balls = [each for each in others if each.penalty == ALONE]
+        balls = [each for each in others if each.penalty == ALONE and each.n_clusters != number]
         return levels.choice([first, *balls], before.evidence, asked=before.asked)
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array | None:

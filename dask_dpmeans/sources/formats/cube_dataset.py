@@ -12,6 +12,7 @@ import numpy as np
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store, reason_of
 from dask_dpmeans.sources.formats.ome import IMAGE, level_at
 from dask_dpmeans.sources.lazy_modules import checked_store, zarr
+from dask_dpmeans.sources.refusals import beyond
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ def _open_level(
             "xarray.Dataset.to_zarr"
         )
     if found is None:
-        raise InputError(f"{place.shown} is one Zarr array without names of dimensions of a cube")
+        raise InputError(
+            f"{place.shown} is one Zarr array without names of dimensions of a cube: if it holds rows, "
+            "leave samples, features and variables out; if not, write a cube with xarray.Dataset.to_zarr"
+        )
     group, name, level = found
     checked = checked_store.CheckedGroup.of(
         group, place.shown.removesuffix(f"/{name}"), [name], fill_missing, level.axes
@@ -111,12 +115,18 @@ def explained_cube(place: Location) -> Iterator[None]:
     except (InputError, CorruptStoreError):
         raise
     except Exception as error:  # of xarray, or of damaged metadata
+        reason = beyond(place)
+        if reason is not None:
+            raise InputError(f"data: there is no cube at {place.shown}: {reason}") from error
         what = "cannot be opened as a cube"
         if of_store(error) and not isinstance(error, checked_store.FINAL):
             what = "does not answer"
-        if isinstance(error, OSError) and error.errno is None and not place.remote:
+        file = place.url.endswith(NETCDF) and not place.remote
+        if file and isinstance(error, OSError) and error.errno is None:
             what = "is damaged"  # h5py: other errors of a disk have a number
         reason = reason_of(error).partition("\n")[0]
+        if isinstance(error, zarr.errors.NodeNotFoundError):
+            reason = "it is neither a Zarr group nor a NetCDF file; leave them out if it holds rows"
         if place.url.endswith(NETCDF) and find_spec("h5netcdf") is None:
             reason += " (NetCDF 4 is read with h5netcdf: pip install 'dask-dpmeans[xarray]')"
         raise InputError(

@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch, t
 from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
-from dask_dpmeans.sources.frames import frame_of, refuse_query
+from dask_dpmeans.sources.frames import array_of_partitions, frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import da, dask, is_dask_array, is_zarr_array, is_zarr_group
 from dask_dpmeans.sources.loading import check_dense
 from dask_dpmeans.sources.opening import Opener, known_chunks, lazy_array, working_dtype
@@ -44,7 +44,7 @@ def lazy_rows(data: Any) -> Any:
     if frame is not None:
         return frame.read("X")[0]
     if hasattr(data, "to_dask_array"):
-        return data.to_dask_array()
+        return array_of_partitions(data)
     return lazy_array(data, getattr(data, "chunks", "auto"))
 
 

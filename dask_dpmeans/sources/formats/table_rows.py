@@ -43,6 +43,8 @@ class TableRows:
     """Whether nulls become NaN; else they are errors."""
     categorical: CategoricalColumns = PLAIN
     """The columns of categories, all of which are known."""
+    unread: frozenset[str] = frozenset()
+    """Columns that nobody uses, which may hold anything: 0 stands for their values."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -72,9 +74,10 @@ class TableRows:
         named = zip(numbers, self.names, strict=False)
         coded = tuple(name for number, name in named if number in self.categories)
         part = self.narrowed(start, stop)
+        read = tuple(name for name in self.names if name not in self.unread)
         for each, (first, last) in zip(part.parts, pairwise(part.starts), strict=True):
             inside = range(max(start, first) - first, min(stop, last) - first)
-            for group, columns in each.groups(self.names, inside, coded):
+            for group, columns in each.groups(read, inside, coded):
                 self._fill(answer, first + group - start, columns, start)
         if self.ndim == 2:
             return answer
@@ -89,6 +92,9 @@ class TableRows:
         first, last = max(0, at), min(len(answer), at + columns.num_rows)
         numbers = pairwise(self._numbers())
         for (number, end), name, width in zip(numbers, self.names, self.widths, strict=True):
+            if name in self.unread:
+                answer[first:last, number] = 0
+                continue
             values = columns[name].slice(first - at, last - first)
             if width is not None:
                 self._check_nulls(values, name, start + first)

@@ -157,11 +157,13 @@ def open_table(
     dimensions: int,
     missing: bool = False,
     categorical: CategoricalColumns | None = None,
+    used: Sequence[int] | None = None,
 ) -> TableRows:
     """Open the columns of a table, by default all but its index, after a check of their types.
 
     With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
-    unless they are known, these columns are read once.
+    unless they are known, these columns are read once.  `used` are the numbers of the columns that
+    are used, None for all: others may hold anything.
     """
     path, form = place.shown, _format_of(place)
     files = _files(place, name)
@@ -180,9 +182,11 @@ def open_table(
         for number, (column, kind) in zip(firsts, pairs, strict=False)
         if _is_coded(number, column, kind, categorical)
     }
+    unread = _unread(firsts, pairs, set(coded.values()), used)
+    pairs = [(column, kind) for column, kind in pairs if column not in unread or is_number(kind)]
     _check_kinds(opened, pairs, set(coded.values()), path, name)
     numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
-    dtype = np.result_type(*numbers, *[np.float32] * bool(coded))
+    dtype = np.result_type(np.bool_, *numbers, *[np.float32] * bool(coded))
     width = (firsts[-1],) if dimensions == 2 else ()
     starts = tuple(accumulate((sum(part.heights) for part in parts), initial=0))
     most = max((height for part in parts for height in part.heights), default=1) or 1
@@ -198,6 +202,23 @@ def open_table(
         form.groups,
         missing,
         _with_categories(categorical, coded, parts),
+        unread,
+    )
+
+
+def _unread(
+    firsts: Sequence[int],
+    pairs: Sequence[tuple[str, Any]],
+    coded: set[str],
+    used: Sequence[int] | None,
+) -> frozenset[str]:
+    """Return the columns that are not used and hold neither lists nor categories."""
+    if used is None:
+        return frozenset()
+    return frozenset(
+        column
+        for number, (column, kind) in zip(firsts, pairs, strict=False)
+        if number not in used and column not in coded and not is_lists(kind)
     )
 
 

@@ -1,0 +1,116 @@
+"""Rows of odd kinds: the same bytes as plain rows, or an error whose way out works as it stands."""
+
+import re
+
+import dask.array
+import dask.bag
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+import zarr
+
+from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans.sources import as_source
+
+CUBE = np.random.default_rng(0).integers(0, 9, (6, 5, 4)) / 2.0
+FORMS = {"numpy": np.asarray, "dask": dask.array.from_array, "zarr": zarr.array}
+NAMES = {"dask": dask, "np": np, "xarray": xarray}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_array_of_three_dimensions_says_how_it_becomes_rows(form):
+    X = FORMS[form](CUBE)
+    with pytest.raises(InputError, match="Found array with dim 3, of shape") as refused:
+        DPMeans(9.0).fit(X)
+    last, first = re.findall(r"pass (\S+\.reshape\(\S+ \S+\))", str(refused.value))
+    call = re.search(r"(fit\(xarray.*?\)), features", str(refused.value))[0]
+    names = NAMES | {"X": X, "fit": DPMeans(9.0).fit}
+    expected = DPMeans(9.0).fit(CUBE.reshape(-1, 4)).labels_
+    np.testing.assert_array_equal(DPMeans(9.0).fit(eval(last, names)).labels_, expected)
+    on_grid = eval(f"{call}='d2')", names)
+    np.testing.assert_array_equal(on_grid.labels_, expected.reshape(6, 5))
+    of_samples = DPMeans(9.0).fit(eval(first, names))
+    np.testing.assert_array_equal(of_samples.labels_, DPMeans(9.0).fit(CUBE.reshape(6, -1)).labels_)
+    model = DPMeans(9.0).fit(CUBE[0])
+    with pytest.raises(InputError, match="Found array with dim 3, of shape"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("form", ["dask", "zarr"])
+def test_one_dimension_says_how_it_becomes_rows(form):
+    X = FORMS[form](CUBE[0, 0])
+    with pytest.raises(InputError, match=r"of shape \(4,\), while DPMeans takes rows") as refused:
+        DPMeans(9.0).fit(X)
+    for way in re.findall(r"(\S+\.reshape\(.*?\))", str(refused.value)):
+        DPMeans(9.0).fit(eval(way, NAMES | {"X": X}))
+
+
+CONTAINERS = {
+    "dict": ({"a": [1.0, 2.0], "b": [3.0, 4.0]}, "pandas.DataFrame(X)"),
+    "list of dicts": ([{"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 9.0}], "pandas.DataFrame(X)"),
+    "tuple_iterator": (iter(((1.0, 2.0), (9.0, 9.0))), "list(X)"),
+    "set": ({(1.0, 2.0), (9.0, 9.0)}, None),
+    "Delayed": (
+        dask.delayed(np.ones)((3, 2)),
+        "dask.array.from_delayed(X, shape=(n, d), dtype=float)",
+    ),
+    "Bag": (dask.bag.from_sequence([(1.0, 2.0), (9.0, 9.0)]), "numpy.array(X.compute())"),
+}
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_a_collection_that_is_no_array_says_how_it_becomes_one(kind):
+    X, way = CONTAINERS[kind]
+    with pytest.raises(InputError, match=f"X is a {kind}, no array: pass .*") as refused:
+        DPMeans(9.0).fit(X)
+    with pytest.raises(InputError, match=f"data is a {kind}, no array: pass .*"):
+        as_source(X)
+    if way is not None:
+        assert way in str(refused.value)
+        with dask.config.set(scheduler="synchronous"):
+            found = eval(way, NAMES | {"X": X, "n": np.nan, "d": 2, "pandas": pd, "numpy": np})
+            assert DPMeans(9.0).fit(found).n_clusters_ >= 1
+
+
+DATES = np.array([["2020-01-01"], ["2020-01-03"], ["2021-01-01"]], "M8[s]")
+
+
+@pytest.mark.parametrize("X", [DATES, DATES - DATES[0, 0]], ids=["dates", "durations"])
+def test_dates_say_how_they_become_days(X):
+    with pytest.raises(
+        InputError, match=r"X has dtype (datetime|timedelta)64.*: count days"
+    ) as told:
+        DPMeans(9.0).fit(X)
+    way = str(told.value).rpartition(", as ")[2].removesuffix(" does")
+    assert DPMeans(9.0).fit(eval(way, {"X": X, "numpy": np})).labels_.tolist() == [0, 0, 1]
+
+
+def test_text_among_objects_is_named_with_its_place_and_numbers_as_text_are_read():
+    X = np.array([[1.0, "2"], [9.0, "Berlin"]], object)
+    with pytest.raises(InputError, match="X holds the text 'Berlin' at row 1, column 1: encode"):
+        DPMeans(9.0).fit(X)
+    X[1, 1] = "3.5"
+    assert (
+        DPMeans(9.0).fit(X).labels_.tolist() == DPMeans(9.0).fit(X.astype(float)).labels_.tolist()
+    )
+    with pytest.raises(InputError, match=r"it holds text; .* convert it with X.astype\(float\)"):
+        DPMeans(9.0).fit(X.astype(str))
+
+
+def test_numbers_as_text_in_a_table_say_how_they_are_converted():
+    frame = pd.DataFrame({"a": ["1", "2"], "b": ["1.5", "9"]})
+    with pytest.raises(InputError, match=r"if text spells numbers, convert it, as X.astype\("):
+        DPMeans(9.0).fit(frame)
+    DPMeans(9.0).fit(frame.astype(dict.fromkeys("ab", float)))
+
+
+def test_a_masked_array_without_masked_entries_is_read_as_it_is():
+    X = CUBE[0]
+    expected = DPMeans(9.0).fit(X)
+    for masked in (np.ma.array(X), np.ma.array(X, mask=np.zeros(X.shape, bool))):
+        model = DPMeans(9.0).fit(masked, sample_weight=np.ma.ones(5))
+        assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
+        assert as_source(masked).summary.weight == 5
+    with pytest.raises(InputError, match="is a masked array: fill or drop"):
+        DPMeans(9.0).fit(np.ma.masked_less(X, 3.0))

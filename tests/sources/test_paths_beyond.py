@@ -1,0 +1,61 @@
+"""Paths that go on where nothing is: the error names what is there, and the way out."""
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from dask_dpmeans import DPMeans, InputError, fit
+from dask_dpmeans.sources import as_source
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A NetCDF file, a Zarr group, an array of NumPy and a table, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(60.0).reshape(20, 3)
+    cube = xr.Dataset({"refl": (("y", "x", "band"), rows.reshape(5, 4, 3))})
+    cube.to_netcdf("s.nc", engine="scipy")
+    group = zarr.create_group("g.zarr")
+    group.create_array("a/rows", data=rows)
+    group.create_array("b", data=rows)
+    np.save("x.npy", rows)
+    (tmp_path / "t.csv").write_text("age,income\n1,2\n3,4\n")
+    return tmp_path
+
+
+BEYOND = {
+    "s.nc/refl": r"s\.nc is a NetCDF file: give it alone, .*--variables refl, and the dimensions",
+    "g.zarr/c": r"the Zarr group .*g\.zarr has no 'c': it has .*g\.zarr/a/rows, .*g\.zarr/b$",
+    "g.zarr/a/row": r"the Zarr group .*g\.zarr/a has no 'row': it has .*g\.zarr/a/rows$",
+    "g.zarr/b/0": r"g\.zarr/b is an array, and has no '0' in it: give .*g\.zarr/b$",
+    "x.npy/rows": r"x\.npy is a file, and has no 'rows' in it",
+    "t.csv/age": r"t\.csv is a table: name its columns as .*t\.csv#age",
+}
+
+
+@pytest.mark.parametrize("path", BEYOND)
+def test_a_path_beyond_a_file_or_an_array_says_what_is_there(folder, path):
+    with pytest.raises(InputError, match=f"^data: there is no Zarr array at .*: .*{BEYOND[path]}"):
+        as_source(path)
+    with pytest.raises(InputError, match=f"^data: there is no cube at .*: .*{BEYOND[path]}"):
+        fit(path, "run.zarr", DPMeans(1.0), samples=("y", "x"))
+
+
+def test_the_way_out_for_a_variable_of_a_netcdf_file_works(folder):
+    fit("s.nc", "run.zarr", DPMeans(1.0), variables="refl", samples=["y", "x"])
+    fit("t.csv#age", "table-run.zarr", DPMeans(1.0))
+
+
+@pytest.mark.parametrize("path", ["x.npy", "t.csv"])
+def test_rows_with_names_of_dimensions_are_no_damaged_cube(folder, path):
+    told = r"cannot be opened as a cube, .*neither a Zarr group nor a NetCDF file; leave them out"
+    with pytest.raises(InputError, match=told):
+        fit(path, "run.zarr", DPMeans(1.0), samples="y")
+
+
+def test_an_array_without_names_of_dimensions_says_how_to_be_read(folder):
+    told = r"without names of dimensions of a cube: if it holds rows, leave samples, .* out"
+    with pytest.raises(InputError, match=told):
+        fit("g.zarr/b", "run.zarr", DPMeans(1.0), samples="y")
+    fit("g.zarr/b", "run.zarr", DPMeans(1.0))

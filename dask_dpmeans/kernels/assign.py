@@ -13,8 +13,8 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArra
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
-from dask_dpmeans.kernels.keyed_sums import Positions, rank_numbers, union_positions
 from dask_dpmeans.kernels.joint_scan import scan_at_once
+from dask_dpmeans.kernels.keyed_sums import Positions, rank_numbers, union_positions
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
 LEAST_SPARSE = 2**16

@@ -115,9 +115,11 @@ class Ranking:
     def constants(self, shifted: bool) -> Rows:
         """Return what is added to the products of the centers, (k,), with rows, shifted or not."""
         d, known = len(self.shift), self.matrix.astype(np.float64)
-        if shifted:
-            return self.matrix[d]
-        return (known[d] - self.shift.astype(np.float64) @ known[:d]).astype(self.matrix.dtype)
+        found: Rows = self.matrix[d]
+        if not shifted:
+            moved = known[d] - self.shift.astype(np.float64) @ known[:d]
+            found = moved.astype(self.matrix.dtype)
+        return found
 
     def gaps(self, shifted: bool) -> Float64Array:
         """Return bounds, (3,), of the gap between two scores of a row.

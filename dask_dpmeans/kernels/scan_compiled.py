@@ -5,6 +5,8 @@ sums are the ones of `distance` and `moments`, to the byte: labels that the rank
 are decided by the definition, costs follow the definition, and rows are added in their order.
 """
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
@@ -20,6 +22,8 @@ MOST_DOUBTFUL = 1 / 8
 """A scan is given up if the ranking leaves a larger share of the rows in doubt."""
 FEW_DOUBTFUL = 64
 """Rows that may be in doubt anyway."""
+Place: TypeAlias = "np.signedinteger[Any]"
+"""The number of a center."""
 Ranked = tuple[Rows, Rows, IntegerArray]
 """The two largest scores of each row, (tile,) each, and the number of the center of the first."""
 ScanParts = tuple[Rows, Rows, Rows, Float64Array]
@@ -33,9 +37,9 @@ def _is_doubtful(gap: float, squared: float, bounds: Float64Array) -> bool:
 
 
 @compile_loop
-def _is_hopeless(doubtful: int, rows: int) -> bool:
+def _is_hopeless(doubtful: np.int64, rows: int) -> bool:
     """Return whether too many of the rows so far are in doubt."""
-    return doubtful > FEW_DOUBTFUL + MOST_DOUBTFUL * rows
+    return bool(doubtful > FEW_DOUBTFUL + MOST_DOUBTFUL * rows)
 
 
 @compile_any_order
@@ -67,8 +71,8 @@ def _rank_narrow(columns: Rows, matrix: Rows, ranked: Ranked) -> None:
 
 @compile_any_order
 def _keep(
-    value: np.floating, number: int, best: np.floating, other: np.floating, place: int
-) -> tuple[np.floating, np.floating, int]:
+    value: np.floating, number: Place, best: np.floating, other: np.floating, place: Place
+) -> tuple[np.floating, np.floating, Place]:
     """Return the two largest of a score and the two before, and the center of the first."""
     passed = best if value > best else value
     other = passed if passed > other else other
@@ -118,7 +122,7 @@ def _add_narrow(
     bounds: Float64Array,
     squared: Float64Array,
     table: Float64Array,
-) -> int:
+) -> np.int64:
     """Fill in the squared distances, (m,), of a tile of rows, and add the rows to the table.
 
     A line of the table, (k, 8), is of one cluster: four sums of columns, inertia, weight, count and
@@ -212,7 +216,7 @@ def _decide(
     bounds: Float64Array,
     labels: IndexArray,
     squared: Float64Array,
-) -> int:
+) -> np.int64:
     """Decide labels and squared distances, (m,), of the rows, (m, d), in doubt; return their number."""
     best, other, _ = ranked
     doubtful = np.int64(0)

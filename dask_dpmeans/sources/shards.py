@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import cycle, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -183,13 +183,11 @@ class StoredShard:
         n = self.stop - self.start
         rows = np.empty((n, self.data.shape[1]), self.data.dtype)
         latitudes = np.empty(n) if isinstance(self.weights, CubeWeights) else None
-        chunks, scratch = LocalChunks.of(self.data), Scratch()
+        scratch = Scratch()
         for start, stop in self._bounds(self.start, self.stop):
             self.check()
             part = slice(start - self.start, stop - self.start)
-            if chunks is not None and chunks.read(start, stop, rows[part], scratch):
-                continue
-            found, weights, _ = self.read(start, stop)
+            found, weights, _ = self.read(start, stop, scratch)
             if isinstance(found, RunRows):
                 found.write(rows[part])
             else:
@@ -204,24 +202,24 @@ class StoredShard:
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield pieces; the one after the next may overwrite a piece."""
+        """Yield pieces; the next but one overwrites a piece, or the next one if none is read ahead."""
         bounds = self._bounds(start, stop)
-        memory = cycle([Scratch(), Scratch()] if self.ahead else [Scratch()])
+        scratch, other = Scratch(), Scratch()
         if not self.ahead:
-            yield from (self.read(*each, next(memory)) for each in bounds)
+            yield from (self.read(*each, scratch) for each in bounds)
             return
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.read, *bounds[0], next(memory))
+            coming = ahead.submit(self.read, *bounds[0], scratch)
             for next_bounds in bounds[1:]:
                 piece = coming.result()
-                coming = ahead.submit(self.read, *next_bounds, next(memory))
+                scratch, other = other, scratch
+                coming = ahead.submit(self.read, *next_bounds, scratch)
                 yield piece
                 del piece
             yield coming.result()
 
     def read(self, start: int, stop: int, scratch: Scratch | None = None) -> Piece:
-        """Read the rows from `start` to before `stop`, into `scratch` if possible; errors name them."""
-        scratch = scratch or Scratch()
+        """Read the rows from `start` to before `stop`, maybe into `scratch`; errors name them."""
         try:
             if isinstance(self.data, CubeRows):
                 latitude = self.weights if isinstance(self.weights, CubeWeights) else None
@@ -229,7 +227,7 @@ class StoredShard:
                 if latitude is None:
                     weights = self._read(self.weights, start, stop)
                 return rows, weights, self._read(self.groups, start, stop)
-            return self._rows(start, stop, scratch), *self._beside(start, stop)
+            return self._rows(start, stop, scratch or Scratch()), *self._beside(start, stop)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
@@ -240,13 +238,8 @@ class StoredShard:
     def _rows(self, start: int, stop: int, scratch: Scratch) -> RawRows:
         """Read rows, (stop - start, stored columns)."""
         chunks = LocalChunks.of(self.data)
-        if chunks is not None:
-            shape = stop - start, *self.data.shape[1:]
-            rows = scratch.array("piece", shape, self.data.dtype)
-            if chunks.read(start, stop, rows, scratch):
-                return rows
-        found: RawRows = self.data[start:stop]
-        return found
+        found: RawRows | None = None if chunks is None else chunks.read(start, stop, scratch)
+        return self.data[start:stop] if found is None else found
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
         """Read the weights and groups of some rows."""
@@ -343,7 +336,7 @@ def read_rows(data: RowArray) -> int:
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut pieces into blocks; rows of a block that spans pieces are copied, as others overwrite them."""
+    """Cut pieces into blocks; rows that wait for the next piece are copied, as it may overwrite them."""
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:

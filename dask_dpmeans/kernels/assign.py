@@ -87,7 +87,9 @@ def outlier_cost(centers: Centers, weight: float) -> float:
 
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """Return the answer of one block; rows that cost more than the penalty object."""
-    known = scan_at_once(block, centers)
+    known = None
+    if not _only_some_clusters(block, len(centers)):
+        known = scan_at_once(block, centers)
     if known is not None:
         moments, squared, reaches = known
         return Scan(moments, propose(block, squared, penalty, reach=reaches.max()), reaches)
@@ -97,11 +99,17 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     return _without_outliers(found, len(centers)) if math.isfinite(centers.most) else found
 
 
+def _only_some_clusters(block: Block, k: int) -> bool:
+    """Return whether the answer has only the clusters of the block's rows."""
+    n, d = block.rows.shape
+    return k * d >= LEAST_SPARSE and n <= FEW_ROWS * k
+
+
 def _sums(
     block: Block, labels: IndexArray, squared: Float64Array, k: int, proposals: Proposals
 ) -> Scan:
     clusters = None
-    if k * block.rows.shape[1] >= LEAST_SPARSE and len(labels) <= FEW_ROWS * k:
+    if _only_some_clusters(block, k):
         clusters, labels = rank_numbers(labels)
         k = len(clusters)
     moments = cluster_moments(block, labels, squared, k)

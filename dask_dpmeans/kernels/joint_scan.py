@@ -24,6 +24,8 @@ MOST_CENTERS = 2**7
 
 At d = 64 and k = 16, 128 and 256 a block took 0.72, 0.87 and 0.93 of the time, at d = 16 and k = 64,
 128 and 256 0.93, 0.89 and 1.02, and at k = 1,000 1.04."""
+SECONDS = 4
+"""About how long Numba compiles a loop."""
 GIVEN_UP = "joint_scan_given_up"
 """The mark of centers whose ranking leaves too many rows in doubt."""
 Found = tuple[Moments, Float64Array, Float64Array]
@@ -56,7 +58,7 @@ def _scan_narrow(block: Block, centers: Centers) -> Found | None:
     points = np.zeros((k, NARROW))
     points[:, :d] = centers.values
     given = block.rows, _weights(block), points, _parts(centers, "narrow"), squared, table
-    if not _succeeds(scan_narrow_compiled, given, centers, n * (k + 32 * d)):
+    if not _succeeds(scan_narrow_compiled, given, centers, 32 * n):
         return None
     counts = table[:, 6].astype(np.int64)
     moments = Moments(counts, table[:, 5].copy(), table[:, :d].copy(), table[:, 4].copy())
@@ -77,7 +79,7 @@ def _scan_wide(block: Block, centers: Centers) -> Found | None:
     squared, reaches, moments = np.empty(n), np.zeros(k), Moments.none(k, d)
     shared = rows, _weights(block), centers.values, _parts(centers, kind)
     given = *shared, factor, scores, squared, moments.parts, reaches
-    if not _succeeds(scan_compiled, given, centers, n * (k + 24 * d)):
+    if not _succeeds(scan_compiled, given, centers, 2 * rows.size):
         return None
     return moments, squared, reaches
 
@@ -87,8 +89,12 @@ def _weights(block: Block) -> Float64Array:
 
 
 def _succeeds(loop: Any, given: tuple[Any, ...], centers: Centers, work: int) -> bool:
-    """Return whether the loop pays, and was not given up."""
-    if not pays(loop, given, work, seconds=6):
+    """Return whether the loop pays, and was not given up.
+
+    `work` is what it saves, since its twins are compiled too, and a few times more, since Numba
+    keeps what it compiles.
+    """
+    if not pays(loop, given, work, seconds=SECONDS):
         return False
     done: bool = loop(*given)
     if not done:

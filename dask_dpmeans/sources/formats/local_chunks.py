@@ -1,4 +1,4 @@
-"""Rows of a Zarr array in files of this machine, decoded to the very place where they are needed.
+"""Rows of a Zarr array in files of this machine, decoded straight to their place.
 
 Zarr makes an array of the bytes of a file, one of each decoded chunk, one of each shard, and one of
 all the rows.  Dask's workers give such memory back to the system at once, and fresh pages cost more

@@ -114,7 +114,9 @@ def _parts(centers: Centers, kind: str) -> ScanParts:
 def _parts_anew(centers: Centers, kind: str) -> ScanParts:
     ranking, (k, d) = centers.single, centers.values.shape
     shifted = kind != "plain"
-    constants, gaps, matrix = ranking.constants(shifted), ranking.gaps(shifted), ranking.matrix[:d]
+    with np.errstate(all="ignore"):
+        constants, gaps = ranking.constants(shifted), ranking.gaps(shifted)
+    matrix = ranking.matrix[:d]
     if kind == "narrow":
         padded: Rows = np.zeros((-(-k // 4) * 4, NARROW + 1), np.float32)
         padded[k:, NARROW] = -np.inf

@@ -108,9 +108,14 @@ class Ranking:
         return np.array([self.radius, *scores, 2 * terms * _DOUBLE, tiny, most])
 
     @cached_property
+    def distance(self) -> float:
+        """The norm of the shift."""
+        return float(np.linalg.norm(self.shift.astype(np.float64)))
+
+    @property
     def shifts_little(self) -> bool:
         """Whether rows that are not shifted may be multiplied: the bounds grow little by that."""
-        return float(np.linalg.norm(self.shift)) <= MOST_SHIFT * self.radius
+        return self.distance <= MOST_SHIFT * self.radius
 
     def constants(self, shifted: bool) -> Rows:
         """Return what is added to the products of the centers, (k,), with rows, shifted or not."""
@@ -134,10 +139,11 @@ class Ranking:
         radius, slope, level, of_squares, least, most = self.bounds.tolist()
         apart = 1.01 * radius
         if not shifted:
-            apart += 2.02 * float(np.linalg.norm(self.shift.astype(np.float64)))
+            apart += 2.02 * self.distance
         unit = 0.0 if radius == 0 else slope / radius
-        first = slope * (radius / 2 + apart) + level + of_squares * (2 * apart**2 + radius**2)
-        limit = (most - 4 * apart**2 - 2 * radius**2) / 4
+        square, inner = apart * apart, radius * radius
+        first = slope * (radius / 2 + apart) + level + of_squares * (2 * square + inner)
+        limit = (most - 4 * square - 2 * inner) / 4
         return np.array([1.01 * (first + least), 1.01 * (unit / 2 + 2 * of_squares), limit])
 
     def doubt(self, rows: Rows) -> Rows:

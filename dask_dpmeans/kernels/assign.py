@@ -102,7 +102,7 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
 def _only_some_clusters(block: Block, k: int) -> bool:
     """Return whether the answer has only the clusters of the block's rows."""
     n, d = block.rows.shape
-    return k * d >= LEAST_SPARSE and n <= FEW_ROWS * k
+    return k * d >= LEAST_SPARSE and bool(n <= FEW_ROWS * k)
 
 
 def _sums(

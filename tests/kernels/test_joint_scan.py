@@ -69,6 +69,18 @@ def test_rows_that_cannot_be_in_doubt_are_scanned_at_once(dtype, d, place):
 
 
 @pytest.mark.parametrize("d", [3, 7])
+def test_rows_too_large_for_float32_are_decided_by_definition(d):
+    centers, rows = np.ones((2, d)), np.ones((300, d))
+    centers[1] = -1.0
+    rows[7] = -1e39  # as far from the one as from the other, in float64
+    block = Block(0, rows, None)
+    with np.errstate(over="ignore"):
+        found = scan(block, Centers(centers), 1.0)
+        assert bytes_of(found) == bytes_of(scan_apart(block, centers, 1.0))
+    assert found.moments.counts.tolist() == [300, 0]
+
+
+@pytest.mark.parametrize("d", [3, 7])
 def test_a_scan_that_leaves_many_rows_in_doubt_is_given_up_for_these_centers(d):
     centers, rows = np.zeros((2, d)), np.zeros((2_000, d), np.float32)
     centers[1, 0] = 1.0

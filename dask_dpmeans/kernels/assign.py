@@ -13,6 +13,7 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArra
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
+from dask_dpmeans.kernels.joint_scan import scan_at_once
 from dask_dpmeans.kernels.keyed_sums import Positions, rank_numbers, union_positions
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
@@ -86,17 +87,29 @@ def outlier_cost(centers: Centers, weight: float) -> float:
 
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """Return the answer of one block; rows that cost more than the penalty object."""
+    known = None
+    if not _only_some_clusters(block, len(centers)):
+        known = scan_at_once(block, centers)
+    if known is not None:
+        moments, squared, reaches = known
+        return Scan(moments, propose(block, squared, penalty, reach=reaches.max()), reaches)
     labels, squared = assign_or_leave(block, centers)
     proposals = propose(block, squared, penalty, centers.divergence)
     found = _sums(block, labels, squared, len(centers) + math.isfinite(centers.most), proposals)
     return _without_outliers(found, len(centers)) if math.isfinite(centers.most) else found
 
 
+def _only_some_clusters(block: Block, k: int) -> bool:
+    """Return whether the answer has only the clusters of the block's rows."""
+    n, d = block.rows.shape
+    return k * d >= LEAST_SPARSE and bool(n <= FEW_ROWS * k)
+
+
 def _sums(
     block: Block, labels: IndexArray, squared: Float64Array, k: int, proposals: Proposals
 ) -> Scan:
     clusters = None
-    if k * block.rows.shape[1] >= LEAST_SPARSE and len(labels) <= FEW_ROWS * k:
+    if _only_some_clusters(block, k):
         clusters, labels = rank_numbers(labels)
         k = len(clusters)
     moments = cluster_moments(block, labels, squared, k)
@@ -116,10 +129,17 @@ def _without_outliers(found: Scan, k: int) -> Scan:
 
 
 def propose(
-    block: Block, squared: Float64Array, penalty: float, divergence: Divergence | None = None
+    block: Block,
+    squared: Float64Array,
+    penalty: float,
+    divergence: Divergence | None = None,
+    reach: float = math.inf,
 ) -> Proposals:
-    """Return the openers among the rows that object, given their least costs, (height,)."""
-    if not math.isfinite(penalty):
+    """Return the openers among the rows that object, given their least costs, (height,).
+
+    `reach` is no less than these costs.
+    """
+    if not math.isfinite(penalty) or reach <= penalty:
         return Proposals.none(block.rows.shape[1])
     which = np.flatnonzero(objects(squared, block.weights, penalty))
     if not len(which):  # as in nearly all blocks

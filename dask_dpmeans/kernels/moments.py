@@ -67,8 +67,8 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
     weights, moments = block.weights, Moments.none(k, block.rows.shape[1])
     some = np.empty(0) if weights is None else weights
     given = block.rows, some, labels, squared, moments.parts
-    if pays(_add_rows_compiled, given, block.rows.size + moments.sums.size):
-        _add_rows_compiled(*given)
+    if pays(add_rows_compiled, given, block.rows.size + moments.sums.size):
+        add_rows_compiled(*given)
         return moments
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     sums = _sums(block, labels, k)
@@ -97,8 +97,8 @@ def _csr_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int
 def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """Return the greatest of the values >= 0 of each cluster, (k,); 0 for an empty cluster."""
     found = np.zeros(k)
-    if pays(_greatest_compiled, (labels, values, found), 2 * len(labels)):
-        _greatest_compiled(labels, values, found)
+    if pays(greatest_compiled, (labels, values, found), 2 * len(labels)):
+        greatest_compiled(labels, values, found)
     else:
         np.maximum.at(found, labels, values)
     return found
@@ -110,7 +110,7 @@ def total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
 
 
 @compile_loop
-def _add_rows_compiled(
+def add_rows_compiled(
     rows: Rows,
     weights: Float64Array,
     labels: IndexArray,
@@ -142,7 +142,7 @@ def _add_rows_compiled(
 
 
 @compile_loop
-def _greatest_compiled(labels: IndexArray, values: Float64Array, found: Float64Array) -> None:
+def greatest_compiled(labels: IndexArray, values: Float64Array, found: Float64Array) -> None:
     """Raise `found`, (k,), to the greatest value of each label."""
     for i in range(len(labels)):
         if values[i] > found[labels[i]]:

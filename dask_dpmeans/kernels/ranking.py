@@ -20,6 +20,8 @@ MOST_CANDIDATES = 16
 """Most centers between which the definition decides after the ranking in float32.
 
 With more candidates the row is ranked again in float64."""
+MOST_SHIFT = 8.0
+"""Most radii of a shift without which rows are ranked as well."""
 LEAST_HEIGHT = 32
 """Least rows of a small product.
 
@@ -104,6 +106,45 @@ class Ranking:
         tiny, most = terms * float(limits.tiny), limits.max / 4
         scores = 1.01 * terms * self.slope, 1.01 * terms * self.level
         return np.array([self.radius, *scores, 2 * terms * _DOUBLE, tiny, most])
+
+    @cached_property
+    def distance(self) -> float:
+        """The norm of the shift."""
+        return float(np.linalg.norm(self.shift.astype(np.float64)))
+
+    @property
+    def shifts_little(self) -> bool:
+        """Whether rows that are not shifted may be multiplied: the bounds grow little by that."""
+        return self.distance <= MOST_SHIFT * self.radius
+
+    def constants(self, shifted: bool) -> Rows:
+        """Return what is added to the products of the centers, (k,), with rows, shifted or not."""
+        d, known = len(self.shift), self.matrix.astype(np.float64)
+        found: Rows = self.matrix[d]
+        if not shifted:
+            moved = known[d] - self.shift.astype(np.float64) @ known[:d]
+            found = moved.astype(self.matrix.dtype)
+        return found
+
+    def gaps(self, shifted: bool) -> Float64Array:
+        """Return bounds, (3,), of the gap between two scores of a row.
+
+        The larger score is of the nearest center if the gap exceeds ``bounds[0] + bounds[1] * q``,
+        where q < bounds[2] is the squared distance of the row to that center.
+
+        With shift s and radius R the norm of a shifted row is at most sqrt(q) + R.  Without the
+        shift, products are off by what |x| <= sqrt(q) + R + |s| says, and constants by |s| R more.
+        Instead of the square root q / 2 R + R / 2 is taken, which is no less.
+        """
+        radius, slope, level, of_squares, least, most = self.bounds.tolist()
+        apart = 1.01 * radius
+        if not shifted:
+            apart += 2.02 * self.distance
+        unit = 0.0 if radius == 0 else slope / radius
+        square, inner = apart * apart, radius * radius
+        first = slope * (radius / 2 + apart) + level + of_squares * (2 * square + inner)
+        limit = (most - 4 * square - 2 * inner) / 4
+        return np.array([1.01 * (first + least), 1.01 * (unit / 2 + 2 * of_squares), limit])
 
     def doubt(self, rows: Rows) -> Rows:
         """Return a bound of the rounding of the difference of two scores, (n,).

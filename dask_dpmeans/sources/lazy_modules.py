@@ -11,14 +11,16 @@ from dask_dpmeans.lazy import LazyModule
 if TYPE_CHECKING:
     import dask.array as da
     import distributed
+    import google_crc32c as crc32c
     import pyarrow
     import zarr.abc.store
     from dask.delayed import Delayed
+    from numcodecs import blosc, zstd
     from pyarrow import compute, parquet
     from pyarrow import csv as arrow_csv
     from typing_extensions import TypeIs
 
-    from dask_dpmeans.sources.safety import checked_store
+    from dask_dpmeans.sources.safety import bounded_codecs, checked_store
 
     dask: Any
 else:
@@ -26,10 +28,14 @@ else:
     da = LazyModule("dask.array")
     distributed = LazyModule("distributed")
     zarr = LazyModule("zarr")
+    blosc = LazyModule("numcodecs.blosc")
+    zstd = LazyModule("numcodecs.zstd")
+    crc32c = LazyModule("google_crc32c")
     pyarrow = LazyModule("pyarrow")
     compute = LazyModule("pyarrow.compute")
     parquet = LazyModule("pyarrow.parquet")
     arrow_csv = LazyModule("pyarrow.csv")
+    bounded_codecs = LazyModule("dask_dpmeans.sources.safety.bounded_codecs")
     checked_store = LazyModule("dask_dpmeans.sources.safety.checked_store")
 
 

@@ -16,6 +16,7 @@ from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.formats.cube_values import RunRows
 from dask_dpmeans.sources.formats.cube_weights import CubeWeights
+from dask_dpmeans.sources.formats.local_chunks import LocalChunks
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Piece = tuple[RawRows, Raw | None, Raw | None]
@@ -182,10 +183,11 @@ class StoredShard:
         n = self.stop - self.start
         rows = np.empty((n, self.data.shape[1]), self.data.dtype)
         latitudes = np.empty(n) if isinstance(self.weights, CubeWeights) else None
+        scratch = Scratch()
         for start, stop in self._bounds(self.start, self.stop):
             self.check()
             part = slice(start - self.start, stop - self.start)
-            found, weights, _ = self.read(start, stop)
+            found, weights, _ = self.read(start, stop, scratch)
             if isinstance(found, RunRows):
                 found.write(rows[part])
             else:
@@ -200,22 +202,24 @@ class StoredShard:
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield pieces."""
+        """Yield pieces; the next but one overwrites a piece, or the next one if none is read ahead."""
         bounds = self._bounds(start, stop)
+        scratch, other = Scratch(), Scratch()
         if not self.ahead:
-            yield from (self.read(*each) for each in bounds)
+            yield from (self.read(*each, scratch) for each in bounds)
             return
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.read, *bounds[0])
+            coming = ahead.submit(self.read, *bounds[0], scratch)
             for next_bounds in bounds[1:]:
                 piece = coming.result()
-                coming = ahead.submit(self.read, *next_bounds)
+                scratch, other = other, scratch
+                coming = ahead.submit(self.read, *next_bounds, scratch)
                 yield piece
                 del piece
             yield coming.result()
 
-    def read(self, start: int, stop: int) -> Piece:
-        """Read the rows from `start` to before `stop`; errors name them."""
+    def read(self, start: int, stop: int, scratch: Scratch | None = None) -> Piece:
+        """Read the rows from `start` to before `stop`, maybe into `scratch`; errors name them."""
         try:
             if isinstance(self.data, CubeRows):
                 latitude = self.weights if isinstance(self.weights, CubeWeights) else None
@@ -223,13 +227,19 @@ class StoredShard:
                 if latitude is None:
                     weights = self._read(self.weights, start, stop)
                 return rows, weights, self._read(self.groups, start, stop)
-            return self.data[start:stop], *self._beside(start, stop)
+            return self._rows(start, stop, scratch or Scratch()), *self._beside(start, stop)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
             kind = OSError if of_store(error) else CorruptStoreError
             what = f"rows {start:,} to {stop:,} of {_name_of(self.data)}"
             raise kind(f"{what} cannot be read: {error}") from error
+
+    def _rows(self, start: int, stop: int, scratch: Scratch) -> RawRows:
+        """Read rows, (stop - start, stored columns)."""
+        chunks = LocalChunks.of(self.data)
+        found: RawRows | None = None if chunks is None else chunks.read(start, stop, scratch)
+        return self.data[start:stop] if found is None else found
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
         """Read the weights and groups of some rows."""
@@ -326,7 +336,7 @@ def read_rows(data: RowArray) -> int:
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut pieces into blocks; rows of a block that spans pieces are copied, to free the first."""
+    """Cut pieces into blocks; rows that wait for the next piece are copied, as it may overwrite them."""
     parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:
@@ -339,7 +349,7 @@ def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
             if not missing:
                 yield _concatenate(parts)
                 parts, missing = [], block_rows
-        if parts and parts[-1][0].shape[0] < n:
+        if parts:
             parts[-1] = _copy(parts[-1])
         del piece
     if parts:

@@ -45,9 +45,9 @@ def read(monkeypatch):
     """The first rows of the pieces that are read from a store."""
     starts, plain = [], StoredShard.read
 
-    def noted(self, start, stop):
+    def noted(self, start, *others):
         starts.append(start)
-        return plain(self, start, stop)
+        return plain(self, start, *others)
 
     monkeypatch.setattr(StoredShard, "read", noted)
     return starts

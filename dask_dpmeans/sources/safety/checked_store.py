@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -94,6 +95,11 @@ class CheckedStore(TransparentStore):
 
     def _with_store(self, store: Store) -> "CheckedStore":
         return type(self)(store, self.chunk_bytes, fill_missing=self.fill_missing)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the files, if these have no digests to compare; None for other stores."""
+        return self._store.root if type(self._store) is LocalStore else None
 
     def narrowed(self, start: int, stop: int) -> "CheckedStore":
         """Return the store for some chunks of an array over rows, with their digests only."""

@@ -94,7 +94,7 @@ def _succeeds(loop: Any, given: tuple[Any, ...], centers: Centers, work: int) ->
     `work` is what it saves, since its twins are compiled too, and a few times more, since Numba
     keeps what it compiles.
     """
-    if not pays(loop, given, work, seconds=SECONDS):
+    if not pays(loop, given, work):
         return False
     done: bool = loop(*given)
     if not done:

@@ -24,8 +24,6 @@ MOST_CENTERS = 2**7
 
 At d = 64 and k = 16, 128 and 256 a block took 0.72, 0.87 and 0.93 of the time, at d = 16 and k = 64,
 128 and 256 0.93, 0.89 and 1.02, and at k = 1,000 1.04."""
-SECONDS = 4
-"""About how long Numba compiles a loop."""
 GIVEN_UP = "joint_scan_given_up"
 """The mark of centers whose ranking leaves too many rows in doubt."""
 Found = tuple[Moments, Float64Array, Float64Array]

@@ -91,12 +91,12 @@ def test_numba_is_loaded_for_its_cache_once_a_loop_has_some_work(run):
 import sys
 import numpy as np
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.moments import _greatest_compiled, greatest
+from dask_dpmeans.kernels.moments import greatest_compiled, greatest
 given = np.array([0, 1, 0], np.int32), np.array([1.0, 2.0, 3.0]), 2
 for least, loaded in ((3 * numba_support.CALL, False), (2 * numba_support.CALL, True)):
     numba_support.LOADING = least
     greatest(*given)
-    assert ("numba" in sys.modules, len(_greatest_compiled.ready)) == (loaded, loaded)
+    assert ("numba" in sys.modules, len(greatest_compiled.ready)) == (loaded, loaded)
 """
     assert run(script) == ""
 
@@ -120,7 +120,7 @@ numba.core.dispatcher.Dispatcher.enable_caching = enable
 def test_loops_in_the_cache_are_used_however_little_work_there_is(run):
     run(COMPILE)
     small = COMPILE.replace("numba_support.LEAST_WORK = 0", "0")
-    spy = "from dask_dpmeans.kernels import moments; assert moments._greatest_compiled.ready"
+    spy = "from dask_dpmeans.kernels import moments; assert moments.greatest_compiled.ready"
     run(f"{small}\n{spy}")
 
 

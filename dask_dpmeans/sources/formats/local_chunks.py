@@ -150,7 +150,8 @@ class LocalChunks:
 
 def _is_plain(array: Any) -> bool:
     """Return whether an array, (n, ...), is of plain numbers in chunks of all columns."""
-    if array.metadata.zarr_format != 3 or sys.byteorder != "little":
+    readable = sys.byteorder == "little" and hasattr(os, "preadv")  # which Windows lacks
+    if array.metadata.zarr_format != 3 or not readable:
         return False
     described = _described(array.metadata)
     grids = [array.chunks, array.shards or array.chunks]

@@ -1,5 +1,6 @@
 """Chunks of local stores: the numbers that Zarr reads, or Zarr is asked."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -96,6 +97,14 @@ def test_zarr_reads_other_arrays(tmp_path, options):
     made = zarr.create_array(tmp_path / "rows", shape=ROWS.shape, dtype=ROWS.dtype, **options)
     made[:] = ROWS
     checked = checked_array(made, "rows")
+    assert LocalChunks.of(checked) is None
+    assert StoredShard(0, 100, checked, None).read(3, 50)[0].tolist() == ROWS[3:50].tolist()
+
+
+def test_zarr_reads_where_the_system_does_not_read_from_a_place(tmp_path, monkeypatch):
+    checked = stored(tmp_path / "rows", ROWS, 10)
+    assert LocalChunks.of(checked) is not None
+    monkeypatch.delattr(os, "preadv")
     assert LocalChunks.of(checked) is None
     assert StoredShard(0, 100, checked, None).read(3, 50)[0].tolist() == ROWS[3:50].tolist()
 

@@ -174,7 +174,7 @@ def test_what_a_graph_has_no_use_for_is_refused(graph, stored, tmp_path):
     with pytest.raises(InputError, match="graph has dtype complex128"):
         model.fit(graph.astype(complex))
     with pytest.raises(InputError, match="masked array"):
-        model.fit(np.ma.masked_array(graph))
+        model.fit(np.ma.masked_equal(graph, 0.0))
     with pytest.raises(InputError, match=r"must be a square matrix, n x n, got shape \(180,\)"):
         model.fit(graph[0])
 

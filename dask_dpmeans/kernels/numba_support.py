@@ -19,7 +19,7 @@ from outside is in its own file, or an argument.  The environment variable
 import os
 import sys
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import cache, cached_property, update_wrapper
 from importlib.util import find_spec
 from threading import Lock
 from types import FunctionType
@@ -131,6 +131,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
 Loop = CompiledLoop[..., Any]
 
 
+@cache
 def seconds_of(*loops: Loop) -> float:
     """Return about how long Numba compiles loops and all that they call, by the bytes of their code."""
     parts = set[FunctionType]().union(*(loop.parts for loop in loops))

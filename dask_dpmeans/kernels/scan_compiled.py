@@ -27,7 +27,7 @@ Place: TypeAlias = "np.signedinteger[Any]"
 Ranked = tuple[Rows, Rows, IntegerArray]
 """The two largest scores of each row, (tile,) each, and the number of the center of the first."""
 ScanParts = tuple[Rows, Rows, Rows, Float64Array]
-"""Shift, matrix, constants and bounds of `Ranking.scan_parts`."""
+"""Shift, matrix, constants and bounds of the gaps of a `Ranking`."""
 
 
 @compile_loop

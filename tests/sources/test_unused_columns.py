@@ -1,4 +1,4 @@
-"""Columns that are not chosen may hold anything: the fit is that of a table without them."""
+"""Columns that are not chosen may hold anything: the fit is the same as without them."""
 
 import dask.dataframe as dd
 import numpy as np

@@ -19,6 +19,8 @@ from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 MARGIN = 1e-9
 """The relative rounding of distances, bounds and moves of centers, many thousand times over."""
+MOST_SINGLE = float(np.finfo(np.float32).max)
+"""The greatest number of float32."""
 MOST_MOVED = 2**10
 """Most centers whose distances to all centers are found in each pass."""
 TABLE = 2**18
@@ -27,8 +29,8 @@ TABLE = 2**18
 Singles = npt.NDArray[np.float32]
 Kept = tuple[Labels, Labels, Singles, Singles]
 """The two nearest centers of each row, lower bounds on the distance to the second and to all others."""
-Found = tuple[IndexArray, IndexArray, Float64Array, Float64Array, Float64Array]
-"""The same with the squared distance to the first in the middle; (n,) each."""
+Limits = tuple[float, float]
+"""The margin of bounds, and the least bound that is not 0."""
 
 
 class Moves(NamedTuple):
@@ -157,36 +159,45 @@ def _squared(row: Rows, center: Float64Array) -> float:
 
 
 @compile_loop
+def _rounded_down(value: float, least_bound: float) -> np.float32:
+    """As `hamerly_bounds.rounded_down`."""
+    single = np.float32(min(value, MOST_SINGLE)) * np.float32(1 - 2.0**-22)
+    return single if single >= least_bound else np.float32(0)
+
+
+@compile_loop
 def keep_labels(
     rows: Rows,
     centers: Float64Array,
     kept: Kept,
     moves: Moves,
     few: int,
-    least_bound: float,
-    margin: float,
-    found: Found,
+    limits: Limits,
+    labels: IndexArray,
+    squared: Float64Array,
 ) -> IndexArray:
-    """Fill in what is found of rows, (n, d), and return which of them are not sure.
+    """Fill in labels and squared distances, (n,), and return which rows, (n, d), are not sure.
 
-    A row in doubt is compared with the centers of group `few` themselves.
+    What is kept becomes what is known of each row now.  A row in doubt is compared with the centers
+    of group `few` themselves.
     """
     steps, closest, clearances, order, counts, shifts = moves
-    old_labels, old_seconds, old_far, old_lower = kept
-    labels, seconds, squared, far, lower = found
+    firsts, seconds, far, lower = kept
+    margin, least_bound = limits
     n = len(rows)
     unsure, open_rows = np.empty(n, np.intp), 0
     for i in range(n):
-        label, other = np.int64(old_labels[i]), np.int64(old_seconds[i])
+        label, other = np.int64(firsts[i]), np.int64(seconds[i])
         total = _squared(rows[i], centers[label])
-        distance = np.float64(old_far[i]) - shifts[other]
+        distance = np.float64(far[i]) - shifts[other]
         if not (distance > least_bound and total * (1 + 4 * margin) < distance * distance):
             second = _squared(rows[i], centers[other])
             if second < total or (second == total and other < label):
                 label, other, total, second = other, label, second, total
             distance = np.sqrt(second) * (1 - margin)
-        labels[i], seconds[i], squared[i], far[i] = label, other, total, distance
-        reach, bound, best = np.sqrt(total) * (1 + margin), np.float64(old_lower[i]), 0.0
+        labels[i], firsts[i], seconds[i], squared[i] = label, label, other, total
+        far[i] = _rounded_down(distance, least_bound)
+        reach, bound, best = np.sqrt(total) * (1 + margin), np.float64(lower[i]), 0.0
         for group in range(len(steps)):
             rank = 1 if closest[label, group] == other else 0
             others, moved = bound - steps[group], clearances[rank, label, group] - reach
@@ -206,5 +217,29 @@ def keep_labels(
             if not (sure and best > least_bound and least < best * best):
                 unsure[open_rows] = i
                 open_rows += 1
-        lower[i] = best
+        lower[i] = _rounded_down(best, least_bound)
     return unsure[:open_rows]
+
+
+@compile_loop
+def fill_ranked(
+    rows: Rows,
+    centers: Float64Array,
+    unsure: IndexArray,
+    ranked: tuple[IndexArray, IndexArray],
+    gaps: Float64Array,
+    kept: Kept,
+    limits: Limits,
+    labels: IndexArray,
+    squared: Float64Array,
+) -> None:
+    """Fill in what a ranking tells of rows in doubt, (m, d), whose numbers are `unsure`, (m,)."""
+    firsts, seconds, far, lower = kept
+    margin, least_bound = limits
+    for t in range(len(unsure)):
+        i, label, other = unsure[t], ranked[0][t], ranked[1][t]
+        labels[i], firsts[i], seconds[i] = label, label, other
+        squared[i] = _squared(rows[t], centers[label])
+        second = _squared(rows[t], centers[other])
+        far[i] = _rounded_down(np.sqrt(second), least_bound)
+        lower[i] = _rounded_down(np.sqrt((second + gaps[t]) * (1 - margin)), least_bound)

@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.center_moves import MARGIN, Found, Kept, Moves, keep_labels, moves_of
+from dask_dpmeans.kernels.center_moves import (
+    MARGIN,
+    Kept,
+    Moves,
+    fill_ranked,
+    keep_labels,
+    moves_of,
+)
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two, squared_distances
 from dask_dpmeans.kernels.numba_support import pays
 
@@ -56,50 +63,77 @@ class HamerlyBounds:
         n, moves = len(rows), None
         if kept is not None and before is not None:
             moves = moves_of(before, centers)
-        labels, seconds = np.empty((2, n), np.intp)
-        squared, far, lower = np.empty((3, n))
-        unsure = np.arange(n)
-        if kept is not None and moves is not None:
-            unsure = _keep(
-                rows, centers.values, kept, moves, (labels, seconds, squared, far, lower)
-            )
+        labels, squared = np.empty(n, np.intp), np.empty(n)
+        if kept is None or moves is None:
+            bounds = np.zeros((2, n), np.float32)
+            kept, unsure = (*np.empty((2, n), np.int32), *bounds), np.arange(n)
+        else:
+            unsure = _keep(rows, centers.values, kept, moves, labels, squared)
             self.failures = 0 if unsure.size <= MOST_UNSURE * n else self.failures + 1
             self.rest = 2**self.failures - 1
         if unsure.size:
             part, gaps = rows if unsure.size == n else rows[unsure], np.zeros(unsure.size)
-            first, second = nearest_two(part, centers, scratch, gaps)
-            labels[unsure], seconds[unsure] = first, second
-            squared[unsure] = squared_distances(part, centers.values, first, scratch)
-            others = squared_distances(part, centers.values, second, scratch)
-            far[unsure], lower[unsure] = np.sqrt(others), np.sqrt((others + gaps) * (1 - MARGIN))
-        whole = labels.astype(np.int32), seconds.astype(np.int32)
-        self.bounds = *whole, rounded_down(far), rounded_down(lower)
+            ranked = nearest_two(part, centers, scratch, gaps)
+            _fill(part, centers.values, unsure, ranked, gaps, kept, labels, squared)
+        self.bounds = kept
         return labels, squared
 
 
-def _keep(rows: Rows, centers: Float64Array, kept: Kept, moves: Moves, found: Found) -> IndexArray:
-    """Fill in what is found of rows, (n, d), and return which of them are not sure."""
+def _keep(
+    rows: Rows,
+    centers: Float64Array,
+    kept: Kept,
+    moves: Moves,
+    labels: IndexArray,
+    squared: Float64Array,
+) -> IndexArray:
+    """Fill in labels and squared distances, (n,), and return which rows, (n, d), are not sure.
+
+    What is kept becomes what is known of each row now.
+    """
     few = int(np.searchsorted(moves.counts, FEW, side="right")) - 1
-    given = rows, centers, kept, moves, few, LEAST_BOUND, MARGIN, found
-    if pays(keep_labels, given, 4 * rows.size):
+    given = rows, centers, kept, moves, few, (MARGIN, LEAST_BOUND), labels, squared
+    if pays(keep_labels, given, 4 * rows.size, others=(fill_ranked,)):
         return keep_labels(*given)
-    labels, seconds, squared, far, lower = found
     pair = np.stack(kept[:2]).astype(np.intp)
     costs = np.stack([squared_distances(rows, centers, each) for each in pair])
     swap = (costs[1] < costs[0]) | ((costs[1] == costs[0]) & (pair[1] < pair[0]))
-    labels[:], seconds[:] = np.where(swap, pair[::-1], pair)
-    squared[:], far[:] = np.where(swap, costs[::-1], costs)
-    far[:] = np.sqrt(far) * (1 - MARGIN)
-    reaches = np.sqrt(squared) * (1 + MARGIN)
-    lower[:] = 0.0
+    labels[:], kept[1][:] = np.where(swap, pair[::-1], pair)
+    squared[:], far = np.where(swap, costs[::-1], costs)
+    reaches, best = np.sqrt(squared) * (1 + MARGIN), np.zeros(len(rows))
     with np.errstate(invalid="ignore"):  # infinity less infinity
         for group, step in enumerate(moves.steps):
-            ranks = (moves.nearest[labels, group] == seconds).astype(np.intp)
+            ranks = (moves.nearest[labels, group] == kept[1]).astype(np.intp)
             bound = np.minimum(kept[3] - step, moves.clearances[ranks, labels, group] - reaches)
-            np.fmax(lower, bound, out=lower)
+            np.fmax(best, bound, out=best)
     with np.errstate(over="ignore"):
-        sure = (lower > LEAST_BOUND) & (squared * (1 + 4 * MARGIN) < lower * lower)
+        sure = (best > LEAST_BOUND) & (squared * (1 + 4 * MARGIN) < best * best)
+    kept[0][:] = labels
+    kept[2][:], kept[3][:] = rounded_down(np.sqrt(far) * (1 - MARGIN)), rounded_down(best)
     return np.flatnonzero(~sure)
+
+
+def _fill(
+    rows: Rows,
+    centers: Float64Array,
+    unsure: IndexArray,
+    ranked: tuple[IndexArray, IndexArray],
+    gaps: Float64Array,
+    kept: Kept,
+    labels: IndexArray,
+    squared: Float64Array,
+) -> None:
+    """Fill in what a ranking tells of rows in doubt, (m, d), whose numbers are `unsure`, (m,)."""
+    given = rows, centers, unsure, ranked, gaps, kept, (MARGIN, LEAST_BOUND), labels, squared
+    if pays(fill_ranked, given, 4 * rows.size):
+        fill_ranked(*given)
+        return
+    costs, seconds = (squared_distances(rows, centers, each) for each in ranked)
+    labels[unsure], squared[unsure] = ranked[0], costs
+    for known, each in zip(kept[:2], ranked, strict=True):
+        known[unsure] = each
+    kept[2][unsure] = rounded_down(np.sqrt(seconds))
+    kept[3][unsure] = rounded_down(np.sqrt((seconds + gaps) * (1 - MARGIN)))
 
 
 def rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:

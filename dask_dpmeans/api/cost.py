@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from dask_dpmeans.api import description
+from dask_dpmeans.api.job import JobMethod
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.resuming import check_resumable, seed_for
 from dask_dpmeans.checks import format_count
@@ -15,13 +16,11 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
-    Accepting,
     Columns,
     Compute,
     CubeRows,
     InputArrays,
     Layout,
-    Names,
     Requirements,
     Storage,
     Threads,
@@ -36,7 +35,6 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.manifest import EstimatorDescription
 from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -142,18 +140,13 @@ class Sampling:
 
 
 def dry_run(
-    data: Any,
+    arrays: InputArrays,
     run: AnyPlace,
-    method: Method,
+    method: JobMethod,
     cluster: ClusterSample,
     *,
-    estimator: EstimatorDescription,
-    seed: int | None,
-    sample_weight: Any = None,
-    center_names: Names | None = None,
-    accepts: Accepting,
-    resume: bool = False,
-    force: bool = False,
+    resume: bool,
+    force: bool,
     columns: Columns,
     compute: Compute,
 ) -> Estimate:
@@ -163,26 +156,24 @@ def dry_run(
     worker.  If it may choose the threads and each pass reads, it also tries parallel reading.
     """
     store = RunStore.at(run, columns.storage_options)
-    store.check_target("run", [data, sample_weight], force=True)
-    if not (is_stored(data) and is_stored(sample_weight)):
+    store.check_target("run", [arrays.data, arrays.sample_weight], force=True)
+    if not (is_stored(arrays.data) and is_stored(arrays.sample_weight)):
         raise InputError(
             "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store"
         )
-    needs = Requirements(method.features, **accepts)
-    layout, executor = lay_out(
-        InputArrays(data, sample_weight), columns, needs, compute, count=resume
-    )
-    check_centers(center_names, layout.column_names, layout.prepare.columns)
-    seed = seed_for(store, seed, resume)
-    method = method.seeded(seed)
+    needs = Requirements(method.algorithm.features, **method.accepts)
+    layout, executor = lay_out(arrays, columns, needs, compute, count=resume)
+    check_centers(method.center_names, layout.column_names, layout.prepare.columns)
+    seed = seed_for(store, method.seed, resume)
+    algorithm: Any = method.algorithm.seeded(seed)
     if resume:
-        scaled, weighted = columns.scale is not None, sample_weight is not None
-        request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
-        check_resumable(store, replace(request, estimator=estimator))
+        scaled, weighted = columns.scale is not None, arrays.sample_weight is not None
+        request = description.request_of(algorithm, seed, layout, scaled=scaled, weighted=weighted)
+        check_resumable(store, replace(request, estimator=method.estimator))
     target = _target(store, resume=resume, force=force)
-    job = Sampling(method, cluster, sample_rows(layout), columns.scale)
+    job = Sampling(algorithm, cluster, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
-    found = estimate_from(layout, sample, method, store.shown, target)
+    found = estimate_from(layout, sample, algorithm, store.shown, target)
     free = isinstance(executor, Threads) and compute.threads is None
     why = why_processes(layout) if free else None
     if why is None:

@@ -60,7 +60,7 @@ class Predicted:
 
 
 def predict(
-    run: AnyPlace,
+    run: AnyPlace | Result,
     data: Any,
     out: AnyPlace,
     *,
@@ -90,7 +90,7 @@ def predict(
 
     Parameters
     ----------
-    run : path or URL of a finished run
+    run : path or URL of a finished run, or a run that was read
     data : as `as_source` takes it, with the columns that the run was fitted on; a table may have
         others too, in any order
     out : path or URL of a new group, or path of a Parquet file
@@ -107,43 +107,22 @@ def predict(
     Predicted
     """
     check_option_names("predict", where, Opening)
-    check_options(storage_options, run, data, out, groups)
-    stored: Stored = {"storage_options": storage_options, **where}
-    return predict_with(
-        read_run(run, storage_options),
-        data,
-        out,
-        groups=groups,
-        soft=soft,
-        keep=keep,
-        force=force,
-        **stored,
-    )
-
-
-def predict_with(
-    result: Result,
-    data: Any,
-    out: AnyPlace,
-    *,
-    groups: Any = None,
-    soft: int | None = None,
-    keep: Sequence[str] | None = None,
-    force: bool = False,
-    **where: Unpack[Stored],
-) -> Predicted:
-    """Label rows with the clusters of a run that was read; parameters as `predict` takes them."""
-    inputs = [result.store.location, data, groups]
-    options = where.get("storage_options")
+    if isinstance(run, Result):
+        result = run
+    else:
+        check_options(storage_options, run, data, out, groups)
+        result = read_run(run, storage_options)
+    inputs, options = [result.store.location, data, groups], storage_options
+    stored: Stored = {"storage_options": options, **where}
     table = check_target(out, inputs, soft=soft, keep=keep, force=force, storage_options=options)
     if table is None:
         target = Output.at(out, options)
-        return _predict_group(result, data, target, groups, soft, force, inputs, **where)
+        return _predict_group(result, data, target, groups, soft, force, inputs, **stored)
     kept = None if keep is None else kept_columns(data, keep, options)
     rows = rows_at(result, data, keep, options)
     with table.folder() as folder:
         group = Output.at(folder / "predictions.zarr")
-        found = _predict_group(result, rows, group, groups, None, False, inputs, **where)
+        found = _predict_group(result, rows, group, groups, None, False, inputs, **stored)
         table.write(folder / "predictions.zarr", PREDICTED, kept)
     return found
 

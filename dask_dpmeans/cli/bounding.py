@@ -79,16 +79,10 @@ def _stoppable(store: RunStore) -> Iterator[None]:
 
 def _say(bound: LowerBound, as_json: bool) -> None:
     """Show a bound; a gap of a bound that proves nothing is null in JSON."""
-    gap = bound.gap if math.isfinite(bound.gap) else None
-    event = {"event": "bound", **asdict(bound), "gap": gap}
-    click.echo(json.dumps(event) if as_json else _said(bound))
-
-
-def _said(bound: LowerBound) -> str:
-    return "\n".join(
-        [
-            f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters",
-            f"lower bound  {bound.value:.9g}, by {bound.method}",
-            f"gap          {share_above(bound.gap)}",
-        ]
-    )
+    if as_json:
+        gap = bound.gap if math.isfinite(bound.gap) else None
+        click.echo(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
+        return
+    click.echo(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
+    click.echo(f"lower bound  {bound.value:.9g}, by {bound.method}")
+    click.echo(f"gap          {share_above(bound.gap)}")

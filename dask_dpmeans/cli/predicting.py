@@ -79,7 +79,7 @@ def predict_command(
         progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch
-        found = prediction.predict_with(fitted_run, rows, target, groups=groups, **given, **work)
+        found = prediction.predict(fitted_run, rows, target, groups=groups, **given, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return

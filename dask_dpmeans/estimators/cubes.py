@@ -12,14 +12,14 @@ from dask_dpmeans.estimators.given_rows import GivenRows, given_rows
 from dask_dpmeans.kernels.block import Float64Array
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Cube, Dimensions, Grid, Names
+    from dask_dpmeans.sources import Cube, Dimensions, Grid, Names
 
 
 class CubeMixin:
     """The part of an estimator with centers that takes a cube as rows, and answers on its grid."""
 
     description: Callable[[], Description]
-    _accepts: "Callable[[], Accepting]"
+    _may_miss: bool
     _mapped_rows: Callable[..., Any]
     cluster_centers_: Float64Array
     labels_: Any
@@ -49,8 +49,7 @@ class CubeMixin:
         groups: object = None,
     ) -> GivenRows:
         """Return what is given for a fit, a cube as rows, and note the grid."""
-        missing = self._accepts().get("missing", False)
-        given = given_rows(X, sample_weight, groups, samples, features, missing=missing)
+        given = given_rows(X, sample_weight, groups, samples, features, missing=self._may_miss)
         self.__dict__.pop("grid_", None)  # of an earlier fit
         if given.cube is not None:
             self.grid_ = given.cube.grid
@@ -60,8 +59,7 @@ class CubeMixin:
         self, X: object, sample_weight: object = None, groups: object = None
     ) -> GivenRows:
         """Return what is given for a fitted estimator, after a fit of a cube as rows."""
-        missing = self._accepts().get("missing", False)
-        return given_rows(X, sample_weight, groups, fitted=self.grid_, missing=missing)
+        return given_rows(X, sample_weight, groups, fitted=self.grid_, missing=self._may_miss)
 
     def _mapped(
         self,

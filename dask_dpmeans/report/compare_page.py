@@ -90,7 +90,8 @@ class Compared:
 
 def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     """Return the contents of the page that compares finished runs over the same rows."""
-    runs = _open_runs(stores)
+    opened = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
+    runs = [Compared(*each) for each in zip(letters(len(opened)), opened, strict=True)]
     unknown = check_same_rows(runs)
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
@@ -122,11 +123,6 @@ def checked_number(stores: Sequence[AnyPlace | LoadedRun]) -> Sequence[AnyPlace 
             f"store must be one store, or from 2 to {MOST_RUNS} runs to compare, got {len(stores)}"
         )
     return stores
-
-
-def _open_runs(stores: Sequence[AnyPlace | LoadedRun]) -> list[Compared]:
-    runs = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
-    return [Compared(*each) for each in zip(letters(len(runs)), runs, strict=True)]
 
 
 # The same rows

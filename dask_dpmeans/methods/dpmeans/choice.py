@@ -171,7 +171,13 @@ class Choice:
     @property
     def reason(self) -> str:
         """Why this number of clusters was chosen, and what to look at first, in a few sentences."""
-        return self._why + self._hint
+        if self.leading is None:
+            return self._why
+        return (
+            f"{self._why} Column {self.leading} holds nearly all of the squared spread, so that the "
+            "others hardly count: if their units differ, divide each by its standard deviation, with "
+            "scale='std' of fit, --scale std, or scikit-learn's StandardScaler."
+        )
 
     @property
     def _why(self) -> str:
@@ -222,17 +228,6 @@ class Choice:
         return (
             f"At the chosen penalty the fit has {count}, not {self.n_clusters:,}: its search, of "
             "all rows, ended elsewhere than the search that chose."
-        )
-
-    @property
-    def _hint(self) -> str:
-        """A sentence on the leading column and what to do, after a space; empty if there is none."""
-        if self.leading is None:
-            return ""
-        return (
-            f" Column {self.leading} holds nearly all of the squared spread, so that the others "
-            "hardly count: if their units differ, divide each by its standard deviation, with "
-            "scale='std' of fit, --scale std, or scikit-learn's StandardScaler."
         )
 
     @property

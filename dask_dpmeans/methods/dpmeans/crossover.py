@@ -73,21 +73,16 @@ def swap_center(
     places = np.searchsorted(chances, random.random(tries) * chances[-1], side="right")
     numbers = np.minimum(places, len(paid) - 1)
     opened = divergence.at_rows(rows.rows[numbers].astype(np.float64))
-    saved = [
-        _saved(rows, replace(centers, values=each[np.newaxis]), paid, weights) for each in opened
-    ]
+    saved, only = [], np.zeros(len(paid), np.intp)
+    for each in opened:  # what rows save if they may take one more center
+        after = _costs(rows, replace(centers, values=each[np.newaxis]), only)
+        saved.append(float((np.where(after < paid, paid - after, 0.0) * weights).sum()))
     return np.concatenate([kept, opened[[int(np.argmax(saved))]]])
 
 
 def _costs(rows: InMemoryRows, centers: Centers, labels: IndexArray) -> Float64Array:
     """Return what the rows cost at the centers of some labels, (n,), at most as outliers."""
     return np.minimum(costs(rows.rows, centers, labels), centers.most)
-
-
-def _saved(rows: InMemoryRows, center: Centers, paid: Float64Array, weights: Float64Array) -> float:
-    """Return what rows that pay so much, (n,), save if they may take one more center."""
-    after = _costs(rows, center, np.zeros(len(paid), np.intp))
-    return float((np.where(after < paid, paid - after, 0.0) * weights).sum())
 
 
 def cross(

@@ -307,7 +307,8 @@ class Method(Parameters):
         moves = profitable_moves(found)
         places = apply_moves(found, moves, self._random(state.passes))
         deletes = np.count_nonzero(moves.deleted & weighty)
-        planned = len(moves.merged), moves.n_split, deletes
+        splits = np.count_nonzero(moves.split) + len(moves.opened)  # also those out of outliers
+        planned = len(moves.merged), splits, deletes
         objective = math.inf
         if k:
             objective = self.objective(found.inertia, k)

@@ -363,19 +363,14 @@ class Partitioner:
         for cuts in (nodes, *reversed(finer), before.labels):
             parts, owners = intersect(before.labels, cuts)
             if len(owners) <= MOST_PIECES:
-                after = self.lower_labels(
-                    before, relabel_nodes(parts, self._regroup(parts, owners))
-                )
+                links, masses = self._contract_parts(parts, len(owners))
+                pieces = PieceProblem.of(links.toarray(), masses, self.price)
+                clusters = search_partitions(pieces, owners, self.random())
+                after = self.lower_labels(before, relabel_nodes(parts, clusters))
                 if after is before:
                     return before
                 return self.move(after, MAX_MOVE_ROUNDS)
         return before
-
-    def _regroup(self, parts: Labels, owners: IndexArray) -> IndexArray:
-        """Return the best clusters, (pieces,), of pieces with labels (n,) and `owners`."""
-        links, masses = self._contract_parts(parts, len(owners))
-        pieces = PieceProblem.of(links.toarray(), masses, self.price)
-        return search_partitions(pieces, owners, self.random())
 
 
 def join_stars(

@@ -190,7 +190,8 @@ def groups_at(
     starts = [level_groups(merges, count)]
     several = count < len(centers) <= MOST_BALLS
     if several and cut_parts(graph, starts[0], count).any():
-        balls = _balls(centers, weights, count)[hosts]
+        middles = center_path(centers, weights, count).centers[-1]
+        balls = cdist(centers, middles, "sqeuclidean").argmin(axis=1)[hosts]
         if len(np.unique(balls)) == count:
             starts.append(balls)
     ends = [_settle(graph, masses, hosts, start, count) for start in starts]
@@ -198,13 +199,6 @@ def groups_at(
     totals = total(groups, weights, count)
     order = np.argsort(-totals, kind="stable")
     return np.argsort(order)[groups]
-
-
-def _balls(centers: Float64Array, weights: Float64Array, count: int) -> Int64Array:
-    """Return the ball of each micro-center, (k,), of `count` balls that hold all of them."""
-    balls = center_path(centers, weights, count).centers[-1]
-    nearest: Int64Array = cdist(centers, balls, "sqeuclidean").argmin(axis=1)
-    return nearest
 
 
 def _settle(

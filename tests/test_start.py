@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from dask_dpmeans.api import cells
+from dask_dpmeans.api import anndata
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
 from dask_dpmeans.cli import choices, homes
@@ -126,7 +126,7 @@ def test_options_name_what_the_library_knows() -> None:
     assert (graph_cut.CUTS, tuple(graph_cut.METHODS)) == (choices.CUTS, choices.INITS)
     assert choices.KINDS == KINDS
     assert choices.USUAL_PENALTIES == USUAL_PENALTIES
-    assert (choices.REP, choices.KEY) == (cells.REP, cells.KEY)
+    assert (choices.REP, choices.KEY) == (anndata.REP, anndata.KEY)
 
 
 def test_show_loads_neither_dask_nor_what_scikit_learn_seldom_uses(tmp_path) -> None:

@@ -60,6 +60,9 @@ from dask_dpmeans.cli.options import (
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.errors import InputError
 
+PRICES = ("discount", "outlier_penalty")
+"""Options of the price of a cluster, and of an outlier."""
+
 
 @with_options(
     click.command("penalty", CommandWithHeadings, epilog=DATA),
@@ -93,8 +96,6 @@ def penalty_command(
     search: bool,
     full: bool,
     checkpoint: str | None,
-    discount: float,
-    outlier_penalty: float | None,
     seed: int | None,
     as_json: bool,
     **how: Any,
@@ -104,25 +105,21 @@ def penalty_command(
     The first answer comes from farthest-first traversal (Kulis & Jordan 2012, section 6.1). With
     --fit or --search, fits give a second answer.
     """
+    prices = {name: how.pop(name) for name in PRICES}
     flags = {
         "--full": full,
         "--seed": seed is not None,
         "--checkpoint": checkpoint is not None,
-        "--discount": discount > 0,
-        "--outlier-penalty": outlier_penalty is not None,
+        "--discount": prices["discount"] > 0,
+        "--outlier-penalty": prices["outlier_penalty"] is not None,
     }
     fitted = fitted or search
     if not fitted:
         _refuse_options_of_fits(flags)
     store = _target(checkpoint, "penalty", [data, how["weights"]], how, resume=True)
-    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed}
-    options |= {"discount": discount, "outlier_penalty": outlier_penalty}
-    by_fits = None
-    with (
-        resumable(store, "the same command"),
-        open_inputs(data, **how) as rows,
-        progress(as_json) as shown,
-    ):
+    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed, **prices}
+    by_fits, opened = None, open_inputs(data, **how)
+    with resumable(store, "the same command"), opened as rows, progress(as_json) as shown:
         rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)
         if fitted:
@@ -130,8 +127,8 @@ def penalty_command(
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
-    wanted = format_count(clusters, "cluster")
-    click.echo(f"farthest-first  {found.penalty:.9g} for {wanted}, as a radius")
+    for_clusters = f"for {format_count(clusters, 'cluster')}, as a radius"
+    click.echo(f"farthest-first  {found.penalty:.9g} {for_clusters}")
     following = next_command(data, found.penalty)
     if by_fits is not None:
         click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
@@ -247,7 +244,7 @@ def path_command(
     options: dict[str, Any] = {"penalties": penalties} | {
         name: how.pop(name) for name in ("search", "full", "halvings", "summary_rows")
     }
-    prices = {name: how.pop(name) for name in ("discount", "outlier_penalty")}
+    prices = {name: how.pop(name) for name in PRICES}
     target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
     if resume and target is not None and RunStore.at(target).finished():
         kind = {name: how[name] for name in ("divergence", "missing")}

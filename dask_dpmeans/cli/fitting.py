@@ -357,19 +357,14 @@ def fit_from_options(
         feature_map.check_weights(weights)
     RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     reading = data, fill_missing, sparse, method._accepts()
-    if dry and live is not None:
-        raise click.UsageError("a dry run has no steps to show: leave out --live")
     if dry:
+        if live is not None:
+            raise click.UsageError("a dry run has no steps to show: leave out --live")
         with open_rows(*reading, resume, **compute) as (rows, work):
             say_estimate(dry_run(rows, **job, **work), as_json)
         return
-    shown = progress(as_json)
-    with (
-        resumable(out),
-        _page_of(shown, out, live),
-        open_rows(*reading, **compute) as (rows, work),
-        shown,
-    ):
+    shown, opened = progress(as_json), open_rows(*reading, **compute)
+    with resumable(out), _page_of(shown, out, live), opened as (rows, work), shown:
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
         write_run(rows, **job, groups=groups, **work)
     say_result(out, as_json, shown.pace.seconds())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy
 
-    from dask_dpmeans.api import cells, prediction
+    from dask_dpmeans.api import anndata, prediction
     from dask_dpmeans.api.export import export
     from dask_dpmeans.api.fitting import dry_run, fit, write_run
     from dask_dpmeans.api.loading import load, open_run, read_run, unfitted_run
@@ -66,7 +66,7 @@ else:
     from dask_dpmeans.lazy import LazyModule, lazy_functions
 
     numpy = LazyModule("numpy")
-    cells = LazyModule("dask_dpmeans.api.cells")
+    anndata = LazyModule("dask_dpmeans.api.anndata")
     commands = LazyModule("dask_dpmeans.selection.commands")
     prediction = LazyModule("dask_dpmeans.api.prediction")
     functions = {

@@ -260,7 +260,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         others = () if self.choice_ is None else self.choice_.alternatives[1:]
         prices = [each.penalties["micro_penalty"] for each in others]
         flags = f" --micro-penalty {prices[0]:.6g}" if prices else ""
-        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice(flags)
+        return {"penalties": f"{read}, chosen from the rows"} | self._describe_choice(flags)
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""
@@ -304,7 +304,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         return AutoLinkage(method, {name: getattr(method, name) for name in self._given})
 
     def _note(self, given: RowFit, progress: Progress[Any]) -> None:
-        progress = _grouped(given.method, given.source, progress)
+        progress = _group_progress(given.method, given.source, progress)
         super()._note(given, progress)
         self._note_choice(given.method, given.source, progress.state, given.chosen)
 
@@ -375,7 +375,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         self.micro_noise_ = self._micro_labels(groups) < 0
 
 
-def _grouped(method: Any, source: "RowSource", progress: Progress[State]) -> Progress[State]:
+def _group_progress(method: Any, source: "RowSource", progress: Progress[State]) -> Progress[State]:
     """Return the progress of a fit as if it had ended here, with groups of its micro-clusters."""
     if progress.state.grouped:
         return progress

@@ -180,12 +180,12 @@ def _differing_readings(one: Compared, other: Compared) -> list[str]:
 
 
 def _headline(runs: list[Compared], n_rows: int) -> str:
-    counts = _listed([f"{each.run.model.n_clusters_:,}" for each in runs])
+    counts = _join_words([f"{each.run.model.n_clusters_:,}" for each in runs])
     rows = format_count(n_rows, runs[0].words.row)
     return f"{len(runs)} runs compared: {counts} clusters of {rows}"
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     """Return words as a list in a sentence."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

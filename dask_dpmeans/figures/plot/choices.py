@@ -37,8 +37,7 @@ def choice(
     Parameters
     ----------
     model : an estimator that was fitted with ``penalty="auto"``, or its `choice_`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

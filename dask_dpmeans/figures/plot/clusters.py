@@ -40,8 +40,7 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     Parameters
     ----------
     model : a fitted estimator
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -124,8 +123,7 @@ def profile(
     model : a fitted estimator with `cluster_centers_`
     feature_names : (d,) str, optional
         The default is the column names of the fitted DataFrame, or numbers.
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     **most : max_features, max_clusters, as for `dask_dpmeans.figures.data.profile`
 
     Returns
@@ -198,8 +196,7 @@ def sharing(
     Parameters
     ----------
     model : a fitted `HDPMeans`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     **most : max_lines, max_centers, as for `dask_dpmeans.figures.data.sharing`
 
     Returns

@@ -47,8 +47,7 @@ def graph(
     ----------
     graph : (n, n) as for `GraphCutDPMeans.fit`, up to 500 nodes and 20,000 links
     labels : (n,) integers; -1 for nodes without a cluster
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     cluster_weights : (k,), optional
         The heaviest clusters have colors.  The default is the degrees of the clusters.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`

@@ -43,8 +43,7 @@ def flows(
     flows : as `dask_dpmeans.figures.data.labelings` returns it
     names : a name for each labeling, optional
         The default is A, B, C.
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

@@ -45,8 +45,7 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None, ax: Axes | None = N
     Parameters
     ----------
     path : as `dask_dpmeans.selection.penalty.penalty_path` returns it
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -105,8 +104,7 @@ def history(
     Parameters
     ----------
     model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

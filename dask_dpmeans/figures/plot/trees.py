@@ -36,8 +36,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = N
     Parameters
     ----------
     tree : as `dask_dpmeans.selection.tree.cluster_tree` returns it
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -95,8 +94,7 @@ def merges(
     Parameters
     ----------
     model : a fitted `LinkageDPMeans`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

@@ -105,7 +105,7 @@ def cross(
     else:
         centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
         children = method.children_of(centers, random)
-    return method.settled(
+    return method.settle_state(
         source, one, Placement(centers, children, one.next_candidates), goal, random
     )
 
@@ -144,7 +144,7 @@ class Crossovers:
         ends = sorted(self.ends, key=lambda end: end.objective)
         start = Crossed(ends, 0, stream(self.method.seed, Stream.CROSSOVERS))
         with Checkpoint.of(rows, State, self) as checkpoint:
-            crossed = checkpoint.restore(Crossed.restored) or start
+            crossed = checkpoint.restore(Crossed.from_arrays) or start
             while not self._over(crossed):
                 crossed = self._next(rows, crossed)
                 checkpoint.update(crossed.values(), over=self._over(crossed))
@@ -208,7 +208,7 @@ class Crossed:
         return kept
 
     @classmethod
-    def restored(cls, values: Arrays) -> "Crossed":
+    def from_arrays(cls, values: Arrays) -> "Crossed":
         """Return the states of a checkpoint."""
         random = np.random.default_rng()
         random.bit_generator.state = json.loads(values["random"].tobytes())

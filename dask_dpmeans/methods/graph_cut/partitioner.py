@@ -165,17 +165,6 @@ class Partitioner:
         objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(kept_shares(totals))
         return Partition(labels, totals, objective, births, deaths)
 
-    def lower_of(self, before: Partition, after: Partition) -> Partition:
-        """Return the clusters of `after` if lower than `before`, whose totals are sums of changes.
-
-        Sums of weights that are no whole numbers are made anew: one pass.
-        """
-        if self.graph.exact:
-            summed = self.with_totals(*after[:2], *after[3:])
-        else:
-            summed = self.partition(after.labels, *after[3:])
-        return summed if summed.objective < before.objective else before
-
     def lower_labels(self, before: Partition, labels: Labels | None) -> Partition:
         """Return the clusters of `labels`, (n,), if these are lower, else `before`: one pass."""
         if labels is None:
@@ -267,7 +256,11 @@ class Partitioner:
                 break
         if after is before:
             return before
-        return self.lower_of(before, after)
+        # totals are sums of changes; sums of weights that are no whole numbers are made anew
+        summed = self.with_totals(*after[:2], *after[3:])
+        if not self.graph.exact:
+            summed = self.partition(after.labels, *after[3:])
+        return summed if summed.objective < before.objective else before
 
     def _rule(self, totals: Totals) -> MoveRule:
         return MoveRule(self.price, self._least_gain(kept_shares(totals)), self.method.normalized)

@@ -213,7 +213,9 @@ def _settle(
 
 def move_nodes(graph: csr_array, masses: Float64Array, groups: Int64Array, count: int) -> None:
     """Move single nodes between `count` groups, (k,), while that lowers the normalized cut."""
-    mass, kept = total(groups, masses, count), kept_of(graph, groups, count)
+    mass, own_groups = total(groups, masses, count), np.repeat(groups, np.diff(graph.indptr))
+    inside_links = own_groups == groups[graph.indices]  # each from both ends
+    kept = total(own_groups[inside_links], graph.data[inside_links], count)
     sizes = np.bincount(groups[masses > 0], minlength=count)
     moved = True
     for _ in range(ROUNDS):
@@ -261,16 +263,6 @@ def _best_move(
     if not gains[best] > LEAST_GAIN:
         return -1, 0.0, 0.0
     return int(others[best]), inside, float(links[best])
-
-
-def kept_of(graph: csr_array, groups: Int64Array, count: int) -> Float64Array:
-    """Return the weight of the links inside each group, (count,), counted from both ends.
-
-    The graph is (k, k), and the groups are (k,).
-    """
-    own = np.repeat(groups, np.diff(graph.indptr))
-    inside = own == groups[graph.indices]
-    return total(own[inside], graph.data[inside], count)
 
 
 def cut_parts(graph: csr_array, groups: Int64Array, count: int) -> Float64Array:

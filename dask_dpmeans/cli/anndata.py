@@ -8,7 +8,7 @@ from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import Location, cells, format_count, load
+from dask_dpmeans.cli.library import Location, anndata, format_count, load
 from dask_dpmeans.errors import redact
 
 OWN = ("data", "run", "dry", "groups", "weights")
@@ -27,10 +27,10 @@ def anndata_command_of(**given: Any) -> None:
     data, rep, obsp, key, run, weights, force = (given.pop(name) for name in names)
     check_data(data)
     place = Location.at(data, given["storage_options"])
-    found = cells.stored_cells(place)
+    found = anndata.stored_cells(place)
     where = found.names.array(rep, obsp)
     found.check_key(key, force)
-    out = cells.default_run(place, key) if run is None else Location.at(run, place.options)
+    out = anndata.default_run(place, key) if run is None else Location.at(run, place.options)
     command, options = fit_command, given
     if obsp is not None:
         command, options = graph_command, _of_graphs(given, weights)
@@ -41,7 +41,7 @@ def anndata_command_of(**given: Any) -> None:
     command.callback(data=(place / where).url, run=out.url, force=force, **options)
     model = load(out)
     found.write(key, model, where)
-    if not given["as_json"] and isinstance(found, cells.StoredCells):
+    if not given["as_json"] and isinstance(found, anndata.StoredCells):
         count = format_count(model.n_clusters_, "cluster")
         click.echo(f"obs and uns of {redact(data)} hold {key}: {count}; run: {out.shown}")
 

@@ -31,27 +31,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.selection import metrics, penalty
     from dask_dpmeans.selection.bounds import lower_bound
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".api.anndata": "fit_anndata",
-            ".api.cost": "Estimate",
-            ".api.fitting": "dry_run fit",
-            ".api.loading": "load",
-            ".api.prediction": "predict",
-            ".errors": "CorruptStoreError InputError NoWorkersError TooManyClustersError",
-            ".estimators.dpmeans": "DPMeans",
-            ".estimators.gibbs": "GibbsMixture",
-            ".estimators.graph_cut": "GraphCutDPMeans",
-            ".estimators.hdp": "HDPMeans",
-            ".estimators.kernel": "KernelDPMeans",
-            ".estimators.linkage": "LinkageDPMeans",
-            ".estimators.spectral": "SpectralDPMeans",
-            ".estimators.streaming": "OnlineDPMeans SplitMergeDPMeans",
-            ".selection": "metrics penalty",
-            ".selection.bounds": "lower_bound",
-        },
-    )
+    __getattr__ = lazy_names(__name__, __file__)
 
 __version__ = "0.1.0"
 

@@ -1,23 +1,30 @@
-"""Names of a package (PEP 562), modules and functions that are imported when they are first used."""
+"""Names of a package (PEP 562), modules and functions that are imported when they are first used.
 
+A package lists its names once, as imports below ``if TYPE_CHECKING``: type checkers read them there,
+and so does `lazy_names`.
+"""
+
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from importlib.util import resolve_name
+from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package.
+def imported_names(file: str) -> dict[str, str]:
+    """Return the names that a file imports below ``if TYPE_CHECKING``, with their modules."""
+    found: dict[str, str] = {}
+    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+        for each in block.body if isinstance(block, ast.If) else ():
+            if isinstance(each, ast.ImportFrom):
+                found |= {name.name: str(each.module) for name in each.names}
+    return found
 
-    Parameters
-    ----------
-    package : name of the package
-    homes : names, with spaces between them, by their module; a dot stands for the package
-    """
-    modules = {
-        name: resolve_name(home, package) for home, names in homes.items() for name in names.split()
-    }
+
+def lazy_names(package: str, file: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, whose ``__init__.py`` is the file."""
+    modules = imported_names(file)
 
     def import_name(name: str) -> Any:
         if name not in modules:
@@ -40,7 +47,7 @@ class LazyModule:
 
 
 class LazyName:
-    """A function or class that is imported when it is called, or asked for an attribute."""
+    """A function, class or module that is imported when it is called, or asked for an attribute."""
 
     def __init__(self, module: str, name: str) -> None:
         self.__module__, self.__name__ = module, name
@@ -52,15 +59,4 @@ class LazyName:
         return getattr(self._load(), name)
 
     def _load(self) -> Any:
-        return getattr(import_module(self.__module__), self.__name__)
-
-
-def lazy_functions(homes: Mapping[str, str]) -> dict[str, LazyName]:
-    """Return functions and classes that are imported when they are first used, by name.
-
-    Parameters
-    ----------
-    homes : names, with spaces between them, by their module
-    """
-    found = [(home, name) for home, names in homes.items() for name in names.split()]
-    return {name: LazyName(home, name) for home, name in found}
+        return getattr(__import__(self.__module__, fromlist=[self.__name__]), self.__name__)

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
 
+import dask_dpmeans
+from dask_dpmeans import sources, storage
 from dask_dpmeans.api import anndata
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
@@ -17,7 +20,7 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.kernels import bregman
 from dask_dpmeans.kernels.metrics import METRICS
-from dask_dpmeans.lazy import lazy_functions
+from dask_dpmeans.lazy import LazyName, imported_names
 from dask_dpmeans.methods.dpmeans import choice
 from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
@@ -212,4 +215,15 @@ def test_rows_of_all_kinds_are_recognized_by_a_process_that_loaded_their_package
 
 def test_a_name_that_its_module_lacks_is_an_error_that_says_so() -> None:
     with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
-        lazy_functions({"json": "nothing"})["nothing"]()
+        LazyName("json", "nothing")()
+
+
+def test_a_package_has_the_names_that_it_lists_for_type_checkers_and_no_others() -> None:
+    assert set(imported_names(dask_dpmeans.__file__)) == set(dask_dpmeans.__all__)
+    for package in (dask_dpmeans, sources, storage):
+        for name, module in imported_names(package.__file__).items():
+            assert getattr(package, name) is getattr(import_module(module), name), name
+        with pytest.raises(
+            AttributeError, match=f"{package.__name__!r} has no attribute 'nothing'"
+        ):
+            package.nothing  # noqa: B018 (the access is what is tested)

@@ -63,39 +63,9 @@ if TYPE_CHECKING:
     from dask_dpmeans.storage.output import Output
     from dask_dpmeans.storage.run_store import RunStore
 else:
-    from dask_dpmeans.lazy import LazyModule, lazy_functions
+    from dask_dpmeans.lazy import LazyModule, LazyName, imported_names
 
     numpy = LazyModule("numpy")
-    anndata = LazyModule("dask_dpmeans.api.anndata")
-    commands = LazyModule("dask_dpmeans.selection.commands")
-    prediction = LazyModule("dask_dpmeans.api.prediction")
-    functions = {
-        "api.export": "export",
-        "api.fitting": "dry_run fit write_run",
-        "api.loading": "load open_run read_run unfitted_run",
-        "api.prediction": "rows_at",
-        "api.synthetic": "Synthetic write_synthetic",
-        "checks": "format_count",
-        "cli.progress": "Progress progress",
-        "cli.tables": "describe rows_seen run_table say_estimate say_path say_result say_tree",
-        "estimators.bounded": "share_above",
-        "estimators.dpmeans": "DPMeans",
-        "estimators.graph_cut": "GraphCutDPMeans",
-        "estimators.hdp": "HDPMeans",
-        "estimators.kernel": "KernelDPMeans",
-        "estimators.linkage": "LinkageDPMeans",
-        "estimators.spectral": "SpectralDPMeans",
-        "selection.bounds": "LowerBound lower_bound",
-        "selection.commands": "sources",
-        "selection.penalty": "FarthestFirst PenaltyFor PenaltyPath farthest_first penalty_for "
-        "penalty_path read_path stored_path",
-        "selection.tree": "cluster_tree read_tree write_tree",
-        "sources": "Accepting Columns Compute CubePath InputArrays OpenedPath Requirements Stored "
-        "lay_out named_inputs own_threads parse_bytes scheduler_address why_processes",
-        "storage.location": "Location check_options",
-        "storage.output": "Output",
-        "storage.run_store": "RunStore",
-    }
     globals().update(
-        lazy_functions({f"dask_dpmeans.{home}": names for home, names in functions.items()})
+        {name: LazyName(home, name) for name, home in imported_names(__file__).items()}
     )

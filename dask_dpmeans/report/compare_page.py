@@ -16,6 +16,7 @@ from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.data import Change, Flows, cluster_name, letters
 from dask_dpmeans.report import change_sentences
 from dask_dpmeans.report.page import Page, Picture, Section, Table
+from dask_dpmeans.report.sentences import join_words
 from dask_dpmeans.selection.metrics import agreement_of
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.manifest import InputDescription
@@ -180,14 +181,9 @@ def _differing_readings(one: Compared, other: Compared) -> list[str]:
 
 
 def _headline(runs: list[Compared], n_rows: int) -> str:
-    counts = _join_words([f"{each.run.model.n_clusters_:,}" for each in runs])
+    counts = join_words([f"{each.run.model.n_clusters_:,}" for each in runs])
     rows = format_count(n_rows, runs[0].words.row)
     return f"{len(runs)} runs compared: {counts} clusters of {rows}"
-
-
-def _join_words(words: list[str]) -> str:
-    """Return words as a list in a sentence."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _sentence(

@@ -36,6 +36,11 @@ def summary(result: Result, model: Model, found: Overview | None) -> str:
     return "".join(f"{each}. " for each in told).strip()
 
 
+def join_words(words: list[str]) -> str:
+    """Return words with commas between, and "and" before the last."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def number(value: float) -> str:
     """Return a number with four digits, and whole numbers with separators.
 

@@ -73,39 +73,4 @@ if TYPE_CHECKING:
     )
 else:
     # Dask and Zarr take long to load: importing an estimator loads none of them.
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".arrow_columns": "KeptColumns feature_columns kept_columns",
-            ".categories": "CategoricalColumns Categories Category",
-            ".cluster": "connect",
-            ".cubes": "Cube centers_array cube_like open_cube",
-            ".dataset": "RowSource",
-            ".executors.process": "one_blas_thread",
-            ".executors.threads": "Threads",
-            ".formats.cube": "CubePath CubeRows",
-            ".formats.h5ad": "open_h5ad opened_h5ad",
-            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
-            ".formats.tables": "check_available path_of",
-            ".frames": "Frame frame_of",
-            ".grids": "Coordinate Dimensions Grid is_cube split_dimensions",
-            ".inputs": "as_source open_source source_of_features with_csr",
-            ".label_map": "map_height write_label_map",
-            ".labels": "label_pairs",
-            ".latitudes": "is_latitude",
-            ".layout": "RESIDENT_SHARE Layout",
-            ".missing_values": "with_nan",
-            ".named_columns": "named_inputs named_rows",
-            ".names": "Names check_centers check_names names_of used_names",
-            ".opening": "OpenedPath open_groups unwrap working_dtype",
-            ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "
-            "Where check_option_names",
-            ".parallel_read_trial": "why_processes",
-            ".planning": "lay_out",
-            ".progress": "Pass",
-            ".resources": "format_bytes own_threads parse_bytes scheduler_address",
-            ".safety.value_checks": "refuse_inexact",
-            ".shards": "read_rows",
-            ".stored_chunks": "Storage decoded_bytes decoded_rows stored_bytes",
-        },
-    )
+    __getattr__ = lazy_names(__name__, __file__)

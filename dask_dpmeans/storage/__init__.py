@@ -15,6 +15,4 @@ if TYPE_CHECKING:
     from dask_dpmeans.storage.run_store import Result, RunStore
     from dask_dpmeans.storage.writer import Writer
 else:
-    __getattr__ = lazy_names(
-        __name__, {".location": "Location", ".run_store": "Result RunStore", ".writer": "Writer"}
-    )
+    __getattr__ = lazy_names(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Names of a package (PEP 562), modules and functions that are imported when they are first used.
+"""Names of a package (PEP 562), and modules, that are imported when they are first used.
 
 A package lists its names once, as imports below ``if TYPE_CHECKING``: type checkers read them there,
 and so does `lazy_names`.
@@ -44,19 +44,3 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
-
-
-class LazyName:
-    """A function, class or module that is imported when it is called, or asked for an attribute."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.__module__, self.__name__ = module, name
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._load()(*arguments, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._load(), name)
-
-    def _load(self) -> Any:
-        return getattr(__import__(self.__module__, fromlist=[self.__name__]), self.__name__)

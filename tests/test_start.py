@@ -12,7 +12,7 @@ from dask_dpmeans import sources, storage
 from dask_dpmeans.api import anndata
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
-from dask_dpmeans.cli import choices, homes
+from dask_dpmeans.cli import choices, homes, library
 from dask_dpmeans.cli.postponed import POSTPONED
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators import graph_cut
@@ -20,7 +20,7 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.kernels import bregman
 from dask_dpmeans.kernels.metrics import METRICS
-from dask_dpmeans.lazy import LazyName, imported_names
+from dask_dpmeans.lazy import imported_names
 from dask_dpmeans.methods.dpmeans import choice
 from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
@@ -213,14 +213,9 @@ def test_rows_of_all_kinds_are_recognized_by_a_process_that_loaded_their_package
     assert run_new(script).splitlines() == [expected] * 2
 
 
-def test_a_name_that_its_module_lacks_is_an_error_that_says_so() -> None:
-    with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
-        LazyName("json", "nothing")()
-
-
 def test_a_package_has_the_names_that_it_lists_for_type_checkers_and_no_others() -> None:
     assert set(imported_names(dask_dpmeans.__file__)) == set(dask_dpmeans.__all__)
-    for package in (dask_dpmeans, sources, storage):
+    for package in (dask_dpmeans, sources, storage, library):
         for name, module in imported_names(package.__file__).items():
             assert getattr(package, name) is getattr(import_module(module), name), name
         with pytest.raises(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from dask_dpmeans import sources
 from dask_dpmeans.api import cost, job
 from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.job import JobMethod, Listeners
@@ -14,21 +15,12 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.registry import sample_clusters_of, spec_of
-from dask_dpmeans.sources import (
-    Columns,
-    Compute,
-    CubePath,
-    InputArrays,
-    Reading,
-    check_option_names,
-    named_inputs,
-)
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
 
 
-class FitOptions(Reading, total=False):
+class FitOptions(sources.Reading, total=False):
     """More options of `fit`."""
 
     samples: str | Sequence[str] | None
@@ -111,16 +103,16 @@ def write_run(
     **options: Unpack[FitOptions],
 ) -> None:
     """Fit and write a run without loading it; parameters as for `fit`."""
-    check_option_names("fit", options, FitOptions)
+    sources.check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     data = _cube_of(data, options)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
     places = data, run, groups, sample_weight, *method._paths()
     check_options(options.get("storage_options"), *places)
     fitted = JobMethod.of(method)
-    read = data if isinstance(data, CubePath) else spec.read(data)
-    arrays, columns = named_inputs(
-        InputArrays(read, sample_weight, groups),
+    read = data if isinstance(data, sources.CubePath) else spec.read(data)
+    arrays, columns = sources.named_inputs(
+        sources.InputArrays(read, sample_weight, groups),
         options.get("columns"),
         options.get("storage_options"),
     )
@@ -134,8 +126,8 @@ def write_run(
         Listeners(**listeners),
         resume=resume,
         force=force,
-        columns=Columns.of({**options, "columns": columns}),
-        compute=Compute.of(options),
+        columns=sources.Columns.of({**options, "columns": columns}),
+        compute=sources.Compute.of(options),
     )
 
 
@@ -147,7 +139,7 @@ def dry_run(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Unpack[Reading],
+    **options: Unpack[sources.Reading],
 ) -> Estimate:
     """Estimate the work and the time of a pass of `fit` with the same arguments; write nothing.
 
@@ -164,7 +156,7 @@ def dry_run(
     -------
     Estimate
     """
-    check_option_names("dry_run", options, Reading)
+    sources.check_option_names("dry_run", options, sources.Reading)
     cluster = sample_clusters_of(method)
     if cluster is None:
         raise InputError(
@@ -176,14 +168,14 @@ def dry_run(
             "missing, or fit a part of the rows"
         )
     return cost.dry_run(
-        InputArrays(data, sample_weight),
+        sources.InputArrays(data, sample_weight),
         run,
         JobMethod.of(method),
         cluster,
         resume=resume,
         force=force,
-        columns=Columns.of(options),
-        compute=Compute.of(options),
+        columns=sources.Columns.of(options),
+        compute=sources.Compute.of(options),
     )
 
 
@@ -194,4 +186,4 @@ def _cube_of(data: Any, options: Mapping[str, Any]) -> Any:
         return data
     if not isinstance(data, str | os.PathLike):
         raise InputError("samples, features and variables are for the path of a cube")
-    return CubePath(os.fspath(data), **named)
+    return sources.CubePath(os.fspath(data), **named)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.api.description import describe_estimator, fingerprint, request_of, sources_of
 from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.loading import run_array_names
@@ -21,17 +21,6 @@ from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
 from dask_dpmeans.registry import spec_of
-from dask_dpmeans.sources import (
-    Accepting,
-    Columns,
-    Compute,
-    InputArrays,
-    Names,
-    Requirements,
-    RowSource,
-    check_centers,
-    open_source,
-)
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
@@ -55,9 +44,9 @@ class JobMethod:
     """Map from rows to the features that the algorithm sees."""
     auto: Auto | None
     """The choice of penalties from those features; None if they are numbers."""
-    center_names: Names | None
+    center_names: sources.Names | None
     """Names of the columns of the first centers, if known."""
-    accepts: Accepting
+    accepts: sources.Accepting
     """Which rows the estimator accepts that others refuse."""
 
     @classmethod
@@ -91,15 +80,15 @@ class Listeners:
 
 
 def fit(
-    arrays: InputArrays,
+    arrays: sources.InputArrays,
     run: AnyPlace,
     method: JobMethod,
     told: Listeners,
     *,
     resume: bool,
     force: bool,
-    columns: Columns,
-    compute: Compute,
+    columns: sources.Columns,
+    compute: sources.Compute,
 ) -> None:
     """Fit, and write each step and the result to a run store.
 
@@ -118,9 +107,9 @@ def fit(
     if method.feature_map is not None:
         method.feature_map.check_weights(arrays.sample_weight)
     with _only_fit(store, arrays, force=force, resume=resume) as lock:
-        needs = Requirements(algorithm.features, algorithm.sparse, **method.accepts)
-        source = open_source(arrays, columns, needs, compute)
-        check_centers(method.center_names, source.column_names, source.prepare.columns)
+        needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
+        source = sources.open_source(arrays, columns, needs, compute)
+        sources.check_centers(method.center_names, source.column_names, source.prepare.columns)
         ready = _prepare(store, lock, arrays, source, method, resume)
         if ready is None:
             return
@@ -132,8 +121,8 @@ def fit(
 def _prepare(
     store: RunStore,
     lock: Lock,
-    arrays: InputArrays,
-    source: RowSource,
+    arrays: sources.InputArrays,
+    source: sources.RowSource,
     method: JobMethod,
     resume: bool,
 ) -> "ReadyFit | None":
@@ -158,7 +147,9 @@ def _prepare(
 
 
 @contextmanager
-def _only_fit(store: RunStore, arrays: InputArrays, *, force: bool, resume: bool) -> Iterator[Lock]:
+def _only_fit(
+    store: RunStore, arrays: sources.InputArrays, *, force: bool, resume: bool
+) -> Iterator[Lock]:
     """Hold the lock of a store that a fit of the input may write."""
     inputs = [arrays.data, arrays.groups, arrays.sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
@@ -169,7 +160,11 @@ def _only_fit(store: RunStore, arrays: InputArrays, *, force: bool, resume: bool
 
 
 def _request(
-    algorithm: Algorithm[Any], seed: int, source: RowSource, arrays: InputArrays, method: JobMethod
+    algorithm: Algorithm[Any],
+    seed: int,
+    source: sources.RowSource,
+    arrays: sources.InputArrays,
+    method: JobMethod,
 ) -> Manifest:
     """Return the request of a run."""
     weight, summary = arrays.sample_weight, source.summary
@@ -323,7 +318,7 @@ def _write_result(ready: ReadyFit, end: Progress[Any]) -> None:
     ready.store.finish(new, found, end.history, manifest)
 
 
-def _write_names(new: NewArrays, source: RowSource, found: NamedArrays) -> None:
+def _write_names(new: NewArrays, source: sources.RowSource, found: NamedArrays) -> None:
     """Write the names of the columns, if the arrays of a result have these columns."""
     names = source.used_names
     widths = {
@@ -333,7 +328,7 @@ def _write_names(new: NewArrays, source: RowSource, found: NamedArrays) -> None:
         new.write(FEATURE_NAMES, np.array(names, np.dtypes.StringDType()), ("feature",))
 
 
-def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
+def _scale_of(source: sources.RowSource, learned: MappedRows) -> NamedArrays:
     """Return the divisors of the columns, (d,), as an array of a run; empty without a scale.
 
     With a feature map there may be another number of features than columns.

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from dask_dpmeans.lazy import LazyModule, lazy_names
+
 if TYPE_CHECKING:
     import numpy
 
@@ -63,9 +65,5 @@ if TYPE_CHECKING:
     from dask_dpmeans.storage.output import Output
     from dask_dpmeans.storage.run_store import RunStore
 else:
-    from dask_dpmeans.lazy import LazyModule, LazyName, imported_names
-
     numpy = LazyModule("numpy")
-    globals().update(
-        {name: LazyName(home, name) for name, home in imported_names(__file__).items()}
-    )
+    __getattr__ = lazy_names(__name__, __file__)

@@ -15,6 +15,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
+from dask_dpmeans.sources.layout import RESIDENT_SHARE
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
@@ -311,9 +312,7 @@ def _on_codecs(layout: sources.Layout, storage: sources.Storage, sample: Sample)
             "store with crc32c, or zstd with checksum=True"
         )
     if storage.compressors and not layout.resident and sample.read_seconds > sample.scan_seconds:
-        needed = sources.format_bytes(
-            int(sources.decoded_bytes(layout.rows) / sources.RESIDENT_SHARE)
-        )
+        needed = sources.format_bytes(int(sources.decoded_bytes(layout.rows) / RESIDENT_SHARE))
         found.append(
             f"{', '.join(storage.compressors)} is decoded anew in each pass, on the threads that scan, and reading "
             f"takes {sample.read_seconds / sample.scan_seconds:.1f} times as long as scanning: "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dask_dpmeans.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dask_dpmeans.api.cells import fit_anndata
+    from dask_dpmeans.api.anndata import fit_anndata
     from dask_dpmeans.api.cost import Estimate
     from dask_dpmeans.api.fitting import dry_run, fit
     from dask_dpmeans.api.loading import load
@@ -34,7 +34,7 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            ".api.cells": "fit_anndata",
+            ".api.anndata": "fit_anndata",
             ".api.cost": "Estimate",
             ".api.fitting": "dry_run fit",
             ".api.loading": "load",

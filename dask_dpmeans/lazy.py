@@ -1,4 +1,4 @@
-"""Names of a package (PEP 562), modules and functions that are imported when they are first used."""
+"""Names of a package (PEP 562), and modules, that are imported when they are first used."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -37,30 +37,3 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
-
-
-class LazyName:
-    """A function or class that is imported when it is called, or asked for an attribute."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.__module__, self.__name__ = module, name
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._load()(*arguments, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._load(), name)
-
-    def _load(self) -> Any:
-        return getattr(import_module(self.__module__), self.__name__)
-
-
-def lazy_functions(homes: Mapping[str, str]) -> dict[str, LazyName]:
-    """Return functions and classes that are imported when they are first used, by name.
-
-    Parameters
-    ----------
-    homes : names, with spaces between them, by their module
-    """
-    found = [(home, name) for home, names in homes.items() for name in names.split()]
-    return {name: LazyName(home, name) for home, name in found}

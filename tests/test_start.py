@@ -1,15 +1,20 @@
 """What a new process loads: each package only if something is done that needs it."""
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dask_dpmeans.api import cells
+import dask_dpmeans
+from dask_dpmeans import sources, storage
+from dask_dpmeans.api import anndata
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
-from dask_dpmeans.cli import choices, homes
+from dask_dpmeans.cli import choices, homes, library
 from dask_dpmeans.cli.postponed import POSTPONED
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators import graph_cut
@@ -17,7 +22,6 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.kernels import bregman
 from dask_dpmeans.kernels.metrics import METRICS
-from dask_dpmeans.lazy import lazy_functions
 from dask_dpmeans.methods.dpmeans import choice
 from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
@@ -126,7 +130,7 @@ def test_options_name_what_the_library_knows() -> None:
     assert (graph_cut.CUTS, tuple(graph_cut.METHODS)) == (choices.CUTS, choices.INITS)
     assert choices.KINDS == KINDS
     assert choices.USUAL_PENALTIES == USUAL_PENALTIES
-    assert (choices.REP, choices.KEY) == (cells.REP, cells.KEY)
+    assert (choices.REP, choices.KEY) == (anndata.REP, anndata.KEY)
 
 
 def test_show_loads_neither_dask_nor_what_scikit_learn_seldom_uses(tmp_path) -> None:
@@ -210,6 +214,19 @@ def test_rows_of_all_kinds_are_recognized_by_a_process_that_loaded_their_package
     assert run_new(script).splitlines() == [expected] * 2
 
 
-def test_a_name_that_its_module_lacks_is_an_error_that_says_so() -> None:
-    with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
-        lazy_functions({"json": "nothing"})["nothing"]()
+def listed_names(file: str) -> dict[str, str]:
+    """Names that a file imports below ``if TYPE_CHECKING``, with their modules."""
+    blocks = [each for each in ast.parse(Path(file).read_text()).body if isinstance(each, ast.If)]
+    imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
+    return {name.name: str(each.module) for each in imports for name in each.names}
+
+
+def test_a_package_has_the_names_that_it_lists_for_type_checkers_and_no_others() -> None:
+    assert set(listed_names(dask_dpmeans.__file__)) == set(dask_dpmeans.__all__)
+    for package in (dask_dpmeans, sources, storage, library):
+        for name, module in listed_names(package.__file__).items():
+            assert getattr(package, name) is getattr(import_module(module), name), name
+        with pytest.raises(
+            AttributeError, match=f"{package.__name__!r} has no attribute 'nothing'"
+        ):
+            package.nothing  # noqa: B018 (the access is what is tested)

@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
 
+from dask_dpmeans import sources
 from dask_dpmeans.api import description
+from dask_dpmeans.api.job import JobMethod
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.resuming import check_resumable, seed_for
 from dask_dpmeans.checks import format_count
@@ -13,30 +15,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
-from dask_dpmeans.sources import (
-    RESIDENT_SHARE,
-    Accepting,
-    Columns,
-    Compute,
-    CubeRows,
-    InputArrays,
-    Layout,
-    Names,
-    Requirements,
-    Storage,
-    Threads,
-    check_centers,
-    decoded_bytes,
-    decoded_rows,
-    format_bytes,
-    is_stored,
-    lay_out,
-    read_rows,
-    stored_bytes,
-    why_processes,
-)
+from dask_dpmeans.sources.layout import RESIDENT_SHARE
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.manifest import EstimatorDescription
 from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -128,7 +108,7 @@ class Sampling:
     n_rows: int
     scale: Float64Array | str | None
 
-    def __call__(self, layout: Layout) -> Sample:
+    def __call__(self, layout: sources.Layout) -> Sample:
         """Return the work that was done."""
         started = perf_counter()
         shard = layout.first(self.n_rows)
@@ -142,20 +122,15 @@ class Sampling:
 
 
 def dry_run(
-    data: Any,
+    arrays: sources.InputArrays,
     run: AnyPlace,
-    method: Method,
+    method: JobMethod,
     cluster: ClusterSample,
     *,
-    estimator: EstimatorDescription,
-    seed: int | None,
-    sample_weight: Any = None,
-    center_names: Names | None = None,
-    accepts: Accepting,
-    resume: bool = False,
-    force: bool = False,
-    columns: Columns,
-    compute: Compute,
+    resume: bool,
+    force: bool,
+    columns: sources.Columns,
+    compute: sources.Compute,
 ) -> Estimate:
     """Return the estimate of a fit with these arguments; refuse those that `job.fit` refuses.
 
@@ -163,35 +138,33 @@ def dry_run(
     worker.  If it may choose the threads and each pass reads, it also tries parallel reading.
     """
     store = RunStore.at(run, columns.storage_options)
-    store.check_target("run", [data, sample_weight], force=True)
-    if not (is_stored(data) and is_stored(sample_weight)):
+    store.check_target("run", [arrays.data, arrays.sample_weight], force=True)
+    if not (sources.is_stored(arrays.data) and sources.is_stored(arrays.sample_weight)):
         raise InputError(
             "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store"
         )
-    needs = Requirements(method.features, **accepts)
-    layout, executor = lay_out(
-        InputArrays(data, sample_weight), columns, needs, compute, count=resume
-    )
-    check_centers(center_names, layout.column_names, layout.prepare.columns)
-    seed = seed_for(store, seed, resume)
-    method = method.seeded(seed)
+    needs = sources.Requirements(method.algorithm.features, **method.accepts)
+    layout, executor = sources.lay_out(arrays, columns, needs, compute, count=resume)
+    sources.check_centers(method.center_names, layout.column_names, layout.prepare.columns)
+    seed = seed_for(store, method.seed, resume)
+    algorithm: Any = method.algorithm.seeded(seed)
     if resume:
-        scaled, weighted = columns.scale is not None, sample_weight is not None
-        request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
-        check_resumable(store, replace(request, estimator=estimator))
+        scaled, weighted = columns.scale is not None, arrays.sample_weight is not None
+        request = description.request_of(algorithm, seed, layout, scaled=scaled, weighted=weighted)
+        check_resumable(store, replace(request, estimator=method.estimator))
     target = _target(store, resume=resume, force=force)
-    job = Sampling(method, cluster, sample_rows(layout), columns.scale)
+    job = Sampling(algorithm, cluster, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
-    found = estimate_from(layout, sample, method, store.shown, target)
-    free = isinstance(executor, Threads) and compute.threads is None
-    why = why_processes(layout) if free else None
+    found = estimate_from(layout, sample, algorithm, store.shown, target)
+    free = isinstance(executor, sources.Threads) and compute.threads is None
+    why = sources.why_processes(layout) if free else None
     if why is None:
         return found
     way = f"pass a client of processes, as Client(n_workers={layout.resources.threads}, threads_per_worker=1)"
     return replace(found, advice=(*found.advice, f"{why}: {way}"))
 
 
-def sample_rows(layout: Layout) -> int:
+def sample_rows(layout: sources.Layout) -> int:
     """Return how many rows of the first shard are read: complete blocks that fit a thread."""
     height = layout.plan.block_rows
     blocks = min(SAMPLE_BLOCKS, layout.plan.shard_blocks, layout.sampled_blocks)
@@ -199,12 +172,12 @@ def sample_rows(layout: Layout) -> int:
 
 
 def estimate_from(
-    layout: Layout, sample: Sample, method: Method, run: str, target: Target
+    layout: sources.Layout, sample: Sample, method: Method, run: str, target: Target
 ) -> Estimate:
     """Return the estimate that follows from a layout and a sample."""
-    plan, resources, storage = layout.plan, layout.resources, Storage.of(layout.rows)
+    plan, resources, storage = layout.plan, layout.resources, sources.Storage.of(layout.rows)
     arrays = [array for array in (layout.rows, layout.weights) if array is not None]
-    sizes = [stored_bytes(array) for array in arrays]
+    sizes = [sources.stored_bytes(array) for array in arrays]
     read, scanned = shard_seconds(layout, sample, storage)
     turns = -(-plan.n_shards // resources.threads)
     load_seconds, pass_seconds = 0.0, turns * (read + scanned)
@@ -223,7 +196,7 @@ def estimate_from(
         n_shards=plan.n_shards,
         threads=resources.threads,
         stored_bytes=None if None in sizes else sum(filter(None, sizes)),
-        decoded_bytes=sum(map(decoded_bytes, arrays)),
+        decoded_bytes=sum(map(sources.decoded_bytes, arrays)),
         resident=layout.resident,
         worker_memory=resources.worker_memory,
         thread_memory=resources.thread_memory,
@@ -242,26 +215,28 @@ def estimate_from(
     )
 
 
-def shard_seconds(layout: Layout, sample: Sample, storage: Storage | None) -> tuple[float, float]:
+def shard_seconds(
+    layout: sources.Layout, sample: Sample, storage: sources.Storage | None
+) -> tuple[float, float]:
     """Return the seconds of a thread to read and to scan a shard; chunks are decoded as a whole."""
     plan, chunk_rows = layout.plan, 1
     if storage is not None:
         chunk_rows = storage.chunk_rows
     decoded = min(-(-sample.n_rows // chunk_rows) * chunk_rows, plan.n_rows)
-    read = sample.read_seconds * decoded_rows(plan, chunk_rows) / plan.n_shards / decoded
+    read = sample.read_seconds * sources.decoded_rows(plan, chunk_rows) / plan.n_shards / decoded
     return read, sample.scan_seconds * min(plan.shard_rows, plan.n_rows) / sample.n_rows
 
 
-def rows_in_memory(layout: Layout) -> int:
+def rows_in_memory(layout: sources.Layout) -> int:
     """Return the rows in a thread: its shards if rows are kept, else a piece and the next one."""
     plan = layout.plan
     if not layout.resident:
-        return min(plan.n_rows, 2 * read_rows(layout.rows))
+        return min(plan.n_rows, 2 * sources.read_rows(layout.rows))
     return min(plan.n_rows, -(-plan.n_shards // layout.resources.threads) * plan.shard_rows)
 
 
 def advice(
-    layout: Layout, storage: Storage | None, sample: Sample, method: Method
+    layout: sources.Layout, storage: sources.Storage | None, sample: Sample, method: Method
 ) -> tuple[str, ...]:
     """Return advice on an input that makes a fit slower or less safe than it could be."""
     found: list[str] = []
@@ -278,13 +253,13 @@ def advice(
     return tuple(found)
 
 
-def _on_runs(layout: Layout) -> list[str]:
+def _on_runs(layout: sources.Layout) -> list[str]:
     """Return how a cube is read, in runs of samples that no stored chunk crosses."""
     cube = layout.rows
-    if not isinstance(cube, CubeRows):
+    if not isinstance(cube, sources.CubeRows):
         return []
     when = "loading reads" if layout.resident else "a pass reads"
-    size = format_bytes(cube.runs.most_samples * layout.row_bytes)
+    size = sources.format_bytes(cube.runs.most_samples * layout.row_bytes)
     runs = f"{format_count(len(cube.runs), 'run')} of samples, of up to {size}"
     found = f"a cube in {runs}: {when} stored chunks {layout.reads:.2f} times"
     if not cube.counted:
@@ -292,7 +267,7 @@ def _on_runs(layout: Layout) -> list[str]:
     return [found]
 
 
-def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
+def _on_chunks(layout: sources.Layout, storage: sources.Storage) -> list[str]:
     """Return advice about chunks that make reading slow, with the chunks that do not."""
     plan, d = layout.plan, layout.stored_columns
     height, width = storage.chunk_rows, storage.chunk_columns
@@ -300,13 +275,13 @@ def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
     good = min(plan.shard_rows, power_of_two(GOOD_CHUNK // layout.row_bytes))
     size = height * width * layout.stored_dtype.itemsize
     count = -(-shard_rows // height) * -(-d // width)
-    decodes = decoded_rows(plan, height) / plan.n_rows
+    decodes = sources.decoded_rows(plan, height) / plan.n_rows
     when = "while rows are loaded" if layout.resident else "in each pass"
     found = []
     if size < SMALL_CHUNK and count > FEW_CHUNKS:
         found.append(
-            f"chunks of {format_bytes(size)} are small: {format_count(count, 'read')} a shard; "
-            f"rechunk to {format_count(good, 'row')}, {format_bytes(good * layout.row_bytes)}"
+            f"chunks of {sources.format_bytes(size)} are small: {format_count(count, 'read')} a shard; "
+            f"rechunk to {format_count(good, 'row')}, {sources.format_bytes(good * layout.row_bytes)}"
         )
     if width < d:
         found.append(
@@ -328,7 +303,7 @@ def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
     return found
 
 
-def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
+def _on_codecs(layout: sources.Layout, storage: sources.Storage, sample: Sample) -> list[str]:
     """Return advice about checksums, and about codecs that take longer than the scan."""
     found = []
     if not storage.checksummed:
@@ -337,7 +312,7 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
             "store with crc32c, or zstd with checksum=True"
         )
     if storage.compressors and not layout.resident and sample.read_seconds > sample.scan_seconds:
-        needed = format_bytes(int(decoded_bytes(layout.rows) / RESIDENT_SHARE))
+        needed = sources.format_bytes(int(sources.decoded_bytes(layout.rows) / RESIDENT_SHARE))
         found.append(
             f"{', '.join(storage.compressors)} is decoded anew in each pass, on the threads that scan, and reading "
             f"takes {sample.read_seconds / sample.scan_seconds:.1f} times as long as scanning: "

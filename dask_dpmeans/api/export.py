@@ -105,7 +105,9 @@ def as_pipeline(model: Any) -> Pipeline:
             ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width)))
         )
     if scale is not None:
-        steps.append(_divider(scale))
+        divider = MaxAbsScaler().fit(scale[np.newaxis])
+        divider.scale_ = scale.copy()  # the fit replaces numbers below 1e-15 by 1
+        steps.append(divider)
     if model.description().metric == "cosine":
         steps.append(Normalizer())
     return make_pipeline(*steps, _kmeans(model.cluster_centers_))
@@ -143,13 +145,6 @@ def _column_check(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTra
     if names is not None:
         checked.feature_names_in_ = names.copy()
     return checked
-
-
-def _divider(scale: Float64Array) -> MaxAbsScaler:
-    """Return a scaler that divides columns by numbers, (d,)."""
-    scaler = MaxAbsScaler().fit(scale[np.newaxis])
-    scaler.scale_ = scale.copy()  # the fit replaces numbers below 1e-15 by 1
-    return scaler
 
 
 def _kmeans(centers: Float64Array) -> KMeans:

@@ -4,31 +4,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from dask_dpmeans import sources
 from dask_dpmeans.api import cost, job
 from dask_dpmeans.api.cost import Estimate
-from dask_dpmeans.api.description import describe_estimator
+from dask_dpmeans.api.job import JobMethod, Listeners
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import ClustersMixin, seed_of
+from dask_dpmeans.estimators.base import ClustersMixin
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.registry import sample_clusters_of, spec_of
-from dask_dpmeans.sources import (
-    Columns,
-    Compute,
-    CubePath,
-    InputArrays,
-    Reading,
-    check_option_names,
-    named_inputs,
-)
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
 
 
-class FitOptions(Reading, total=False):
+class FitOptions(sources.Reading, total=False):
     """More options of `fit`."""
 
     samples: str | Sequence[str] | None
@@ -111,34 +103,31 @@ def write_run(
     **options: Unpack[FitOptions],
 ) -> None:
     """Fit and write a run without loading it; parameters as for `fit`."""
-    check_option_names("fit", options, FitOptions)
+    sources.check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     data = _cube_of(data, options)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
     places = data, run, groups, sample_weight, *method._paths()
     check_options(options.get("storage_options"), *places)
-    algorithm = method.method()
-    storage_options = options.get("storage_options")
-    read = data if isinstance(data, CubePath) else spec.read(data)
-    arrays, columns = named_inputs(
-        InputArrays(read, sample_weight, groups), options.get("columns"), storage_options
+    fitted = JobMethod.of(method)
+    read = data if isinstance(data, sources.CubePath) else spec.read(data)
+    arrays, columns = sources.named_inputs(
+        sources.InputArrays(read, sample_weight, groups),
+        options.get("columns"),
+        options.get("storage_options"),
     )
+    listeners: dict[str, Any] = {
+        name: options[name] for name in ("on_step", "on_progress") if name in options
+    }
     job.fit(
         arrays,
         run,
-        algorithm,
-        estimator=describe_estimator(method, spec.parameters(method, algorithm)),
-        seed=_seed_of(method),
-        feature_map=method._feature_map(),
-        auto=method._auto(),
-        center_names=method._center_names(),
-        accepts=method._accepts(),
+        fitted,
+        Listeners(**listeners),
         resume=resume,
         force=force,
-        columns=Columns.of({**options, "columns": columns}),
-        compute=Compute.of(options),
-        on_step=options.get("on_step", lambda number, record, n_rows: None),
-        on_progress=options.get("on_progress", lambda progress: None),
+        columns=sources.Columns.of({**options, "columns": columns}),
+        compute=sources.Compute.of(options),
     )
 
 
@@ -150,7 +139,7 @@ def dry_run(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Unpack[Reading],
+    **options: Unpack[sources.Reading],
 ) -> Estimate:
     """Estimate the work and the time of a pass of `fit` with the same arguments; write nothing.
 
@@ -167,7 +156,7 @@ def dry_run(
     -------
     Estimate
     """
-    check_option_names("dry_run", options, Reading)
+    sources.check_option_names("dry_run", options, sources.Reading)
     cluster = sample_clusters_of(method)
     if cluster is None:
         raise InputError(
@@ -178,21 +167,15 @@ def dry_run(
             "a dry run tells what squared errors of complete rows cost: leave out divergence and "
             "missing, or fit a part of the rows"
         )
-    algorithm = method.method()
     return cost.dry_run(
-        data,
+        sources.InputArrays(data, sample_weight),
         run,
-        algorithm,
+        JobMethod.of(method),
         cluster,
-        estimator=describe_estimator(method, spec_of(method).parameters(method, algorithm)),
-        seed=_seed_of(method),
-        sample_weight=sample_weight,
-        center_names=method._center_names(),
-        accepts=method._accepts(),
         resume=resume,
         force=force,
-        columns=Columns.of(options),
-        compute=Compute.of(options),
+        columns=sources.Columns.of(options),
+        compute=sources.Compute.of(options),
     )
 
 
@@ -203,10 +186,4 @@ def _cube_of(data: Any, options: Mapping[str, Any]) -> Any:
         return data
     if not isinstance(data, str | os.PathLike):
         raise InputError("samples, features and variables are for the path of a cube")
-    return CubePath(os.fspath(data), **named)
-
-
-def _seed_of(method: ClustersMixin) -> int | None:
-    """Return the seed of an estimator; None if it is to be drawn."""
-    given = method.get_params(deep=False)["random_state"]
-    return None if given is None else seed_of(given)
+    return sources.CubePath(os.fspath(data), **named)

@@ -1,7 +1,7 @@
 """The arrays of an output that lie on the grid of a cube: the map of labels, and coordinates."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -66,22 +66,20 @@ def write_grid(
 
 
 def _write(new: NewArrays, coord: Coordinate, values: Any, dims: tuple[str, ...]) -> None:
-    """Write the values of a coordinate, (...): numbers and text as they are, dates as CF says."""
+    """Write the values of a coordinate, (...): numbers and text as they are.
+
+    Dates are as xarray writes them, in the unit of CF that keeps them all.
+    """
     attrs = dict(coord.attrs)
     if values.dtype.kind not in "biufU":
-        values, attrs = _encoded(coord.name, values, attrs)
+        xarray = import_module("xarray")  # a cube has loaded it
+        conventions = import_module("xarray.conventions")
+        given = xarray.Variable([f"dim_{axis}" for axis in range(values.ndim)], values, attrs)
+        found = conventions.encode_cf_variable(given, name=coord.name)
+        values, attrs = np.asarray(found.values), dict(found.attrs)
     if values.dtype.kind not in "biuf":
         values = values.astype(str).astype(np.dtypes.StringDType())
     new.write(coord.name, values, dims, {key: _as_json(each) for key, each in attrs.items()})
-
-
-def _encoded(name: str, values: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return values and attributes as xarray writes them: dates in the unit that keeps them all."""
-    xarray = import_module("xarray")  # a cube has loaded it
-    conventions = import_module("xarray.conventions")
-    dims = [f"dim_{axis}" for axis in range(values.ndim)]
-    found = conventions.encode_cf_variable(xarray.Variable(dims, values, attrs), name=name)
-    return np.asarray(found.values), dict(found.attrs)
 
 
 def _as_json(value: object) -> Any:

@@ -4,33 +4,23 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans import checks
-from dask_dpmeans.api.description import fingerprint, request_of, sources_of
+from dask_dpmeans import checks, sources
+from dask_dpmeans.api.description import describe_estimator, fingerprint, request_of, sources_of
 from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.resuming import is_complete, resumed_request, seed_for, starting_point
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
 from dask_dpmeans.errors import NOT_CONVERGED, InputError
+from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
-from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
-from dask_dpmeans.sources import (
-    Accepting,
-    Columns,
-    Compute,
-    InputArrays,
-    Names,
-    Requirements,
-    RowSource,
-    check_centers,
-    open_source,
-)
+from dask_dpmeans.registry import spec_of
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
@@ -40,44 +30,70 @@ from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.writer import Writer
 
 
+@dataclass(frozen=True)
+class JobMethod:
+    """An estimator as a job needs it."""
+
+    algorithm: Algorithm[Any]
+    """Parameters and steps."""
+    estimator: EstimatorDescription
+    """Name and parameters of the estimator."""
+    seed: int | None
+    """Stored with the run; None to draw one, or to take the seed of the resumed run."""
+    feature_map: FeatureMap | None
+    """Map from rows to the features that the algorithm sees."""
+    auto: Auto | None
+    """The choice of penalties from those features; None if they are numbers."""
+    center_names: sources.Names | None
+    """Names of the columns of the first centers, if known."""
+    accepts: sources.Accepting
+    """Which rows the estimator accepts that others refuse."""
+
+    @classmethod
+    def of(cls, model: ClustersMixin) -> Self:
+        """Return an estimator as a job needs it; parameters that cannot be used are refused."""
+        algorithm, given = model.method(), model.get_params(deep=False)["random_state"]
+        return cls(
+            algorithm,
+            describe_estimator(model, spec_of(model).parameters(model, algorithm)),
+            None if given is None else seed_of(given),
+            model._feature_map(),
+            model._auto(),
+            model._center_names(),
+            model._accepts(),
+        )
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Functions that are told of each committed step."""
+
+    on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None
+    """Called with the number and record of the step, and the number of rows."""
+    on_progress: Callable[[Progress[Any]], None] = lambda progress: None
+    """Called with the state and the history after the step."""
+
+    def __post_init__(self) -> None:
+        for name, given in vars(self).items():
+            if not callable(given):
+                raise InputError(f"{name} must be a function, got {checks.describe_value(given)}")
+
+
 def fit(
-    arrays: InputArrays,
+    arrays: sources.InputArrays,
     run: AnyPlace,
-    method: Algorithm[Any],
+    method: JobMethod,
+    told: Listeners,
     *,
-    estimator: EstimatorDescription,
-    seed: int | None,
-    feature_map: FeatureMap | None,
-    auto: Auto | None,
-    center_names: Names | None,
-    accepts: Accepting,
     resume: bool,
     force: bool,
-    on_step: Callable[[int, Record, int], None],
-    on_progress: Callable[[Progress[Any]], None],
-    columns: Columns,
-    compute: Compute,
+    columns: sources.Columns,
+    compute: sources.Compute,
 ) -> None:
     """Fit, and write each step and the result to a run store.
 
-    Parameters
-    ----------
-    arrays : the input
-    run : path or URL of the store
-    method : parameters and steps
-    estimator : name and parameters of the estimator, as `describe_estimator` gives them
-    seed : stored with the run; None to draw one, or to take the seed of the resumed run
-    feature_map : map from rows to the features that the method sees
-    auto : the choice of penalties from those features; None if they are numbers
-    center_names : names of the columns of the method's first centers, if known
-    accepts : which rows the estimator accepts that others refuse
-    resume : continue an existing run from its last committed step; a finished run stays as it is,
-        unless it stopped at a lower `max_iter`
-    force : remove an existing run; nothing but a run of this package is ever removed
-    on_step : called with the number and record of each committed step, and the number of rows
-    on_progress : called with the state and the history after each committed step
-    columns : the columns that are used, and how the input is read
-    compute : the threads or the cluster that do the work
+    With `resume` a finished run stays as it is, unless it stopped at a lower `max_iter`.  With
+    `force` nothing but a run of this package is ever removed.
 
     Raises
     ------
@@ -87,38 +103,53 @@ def fit(
     LockLostError
         Another job has taken the run, because this one stood still for too long.
     """
-    told = Listeners(on_step, on_progress)
-    store = RunStore.at(run, columns.storage_options)
-    if feature_map is not None:
-        feature_map.check_weights(arrays.sample_weight)
+    store, algorithm = RunStore.at(run, columns.storage_options), method.algorithm
+    if method.feature_map is not None:
+        method.feature_map.check_weights(arrays.sample_weight)
     with _only_fit(store, arrays, force=force, resume=resume) as lock:
-        needs = Requirements(method.features, method.sparse, **accepts)
-        source = open_source(arrays, columns, needs, compute)
-        check_centers(center_names, source.column_names, source.prepare.columns)
-        seed = seed_for(store, seed, resume)
-        method = method.seeded(seed)
-        request = _request(method, seed, source, arrays, estimator, feature_map)
-        if auto is not None:
-            request = _auto_request(request, store, resume, auto.penalties)
-        if resume:
-            request = resumed_request(store, request)  # before the work
-            if is_complete(store, method):
-                return
-        learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        scale, method = _scale_of(source, learned), learned.method(method)
-        chosen = None if auto is None else learned.auto(auto).choose(learned.source, seed)
-        if chosen is not None:
-            request, method = _chosen_request(request, chosen), chosen.method
-            if chosen.choice.unclear:
-                warnings.warn(chosen.choice.reason, stacklevel=4)
-        ready = ReadyFit(store, lock, request, learned, scale, method, chosen)
+        needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
+        source = sources.open_source(arrays, columns, needs, compute)
+        sources.check_centers(method.center_names, source.column_names, source.prepare.columns)
+        ready = _prepare(store, lock, arrays, source, method, resume)
+        if ready is None:
+            return
         converged = _fit(ready, resume, told)
-    if not (converged or method.draws):
-        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
+    if not (converged or algorithm.draws):
+        warnings.warn(NOT_CONVERGED.format(algorithm.max_iter), ConvergenceWarning, stacklevel=4)
+
+
+def _prepare(
+    store: RunStore,
+    lock: Lock,
+    arrays: sources.InputArrays,
+    source: sources.RowSource,
+    method: JobMethod,
+    resume: bool,
+) -> "ReadyFit | None":
+    """Return the fit with its features and penalties; None if the run is complete already."""
+    auto, feature_map, seed = method.auto, method.feature_map, seed_for(store, method.seed, resume)
+    algorithm = method.algorithm.seeded(seed)
+    request = _request(algorithm, seed, source, arrays, method)
+    if auto is not None:
+        request = _auto_request(request, store, resume, auto.penalties)
+    if resume:
+        request = resumed_request(store, request)  # before the work
+        if is_complete(store, algorithm):
+            return None
+    learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
+    scale, algorithm = _scale_of(source, learned), learned.method(algorithm)
+    chosen = None if auto is None else learned.auto(auto).choose(learned.source, seed)
+    if chosen is not None:
+        request, algorithm = _chosen_request(request, chosen), chosen.method
+        if chosen.choice.unclear:
+            warnings.warn(chosen.choice.reason, stacklevel=5)
+    return ReadyFit(store, lock, request, learned, scale, algorithm, chosen)
 
 
 @contextmanager
-def _only_fit(store: RunStore, arrays: InputArrays, *, force: bool, resume: bool) -> Iterator[Lock]:
+def _only_fit(
+    store: RunStore, arrays: sources.InputArrays, *, force: bool, resume: bool
+) -> Iterator[Lock]:
     """Hold the lock of a store that a fit of the input may write."""
     inputs = [arrays.data, arrays.groups, arrays.sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
@@ -129,23 +160,21 @@ def _only_fit(store: RunStore, arrays: InputArrays, *, force: bool, resume: bool
 
 
 def _request(
-    method: Algorithm[Any],
+    algorithm: Algorithm[Any],
     seed: int,
-    source: RowSource,
-    arrays: InputArrays,
-    estimator: EstimatorDescription,
-    feature_map: FeatureMap | None,
+    source: sources.RowSource,
+    arrays: sources.InputArrays,
+    method: JobMethod,
 ) -> Manifest:
     """Return the request of a run."""
     weight, summary = arrays.sample_weight, source.summary
     scaled, weighted = source.scale is not None, weight is not None
-    request = request_of(
-        method, seed, source, scaled=scaled, weighted=weighted, feature_map=feature_map
-    )
+    told: dict[str, Any] = {"scaled": scaled, "weighted": weighted}
+    request = request_of(algorithm, seed, source, feature_map=method.feature_map, **told)
     grid = None if source.cube is None else describe_grid(source.cube, run_array_names())
     digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
     read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)
-    return replace(request, estimator=estimator, input=read, sources=found, grid=grid)
+    return replace(request, estimator=method.estimator, input=read, sources=found, grid=grid)
 
 
 def _auto_request(
@@ -184,19 +213,6 @@ def _with_choice(request: Manifest, choice: Choice) -> Manifest:
     """Return the request with a choice and its penalties."""
     penalties = {**request.parameters, **choice.penalties}
     return replace(request, choice=choice.as_json(), parameters=penalties)
-
-
-@dataclass(frozen=True)
-class Listeners:
-    """Functions that are called after each committed step."""
-
-    on_step: Callable[[int, Record, int], None]
-    on_progress: Callable[[Progress[Any]], None]
-
-    def __post_init__(self) -> None:
-        for name, given in vars(self).items():
-            if not callable(given):
-                raise InputError(f"{name} must be a function, got {checks.describe_value(given)}")
 
 
 @dataclass(frozen=True)
@@ -282,28 +298,27 @@ def _write_result(ready: ReadyFit, end: Progress[Any]) -> None:
     if source.cube is not None:
         write_grid(new, source, source.cube, labels)
     if learned.rows is not None:
-        _write_embedding(new, learned.rows, plan.chunk_rows)
+        shape, dims = learned.rows.shape, ("row", "component")
+        kept = new.create_rows("embedding", shape, plan.chunk_rows, learned.rows.dtype, dims)
+        new.write_digests({"embedding": kept}, [Writer((kept,))(0, (learned.rows,))])
     ready.lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
+    stability = None
     if chosen is not None:
         passes += chosen.passes
-    stability = _stability_of(chosen, source, state)
+        stability = chosen.cluster_stability(source, state)
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
-    found = {**method.result(source, state), **stability, **ready.scale, **learned.arrays}
+    found = {**method.result(source, state), **ready.scale, **learned.arrays}
+    if stability is not None:
+        found["cluster_stability"] = stability, ("cluster",)
     if not request.learned_features or learned.divergence is not None:
         _write_names(new, source, found)
     ready.store.finish(new, found, end.history, manifest)
 
 
-def _stability_of(chosen: ChosenFit | None, source: RowSource, state: Any) -> NamedArrays:
-    """Return the stability of the clusters, (k,), as an array of a run; empty if not measured."""
-    found = None if chosen is None else chosen.cluster_stability(source, state)
-    return {} if found is None else {"cluster_stability": (found, ("cluster",))}
-
-
-def _write_names(new: NewArrays, source: RowSource, found: NamedArrays) -> None:
+def _write_names(new: NewArrays, source: sources.RowSource, found: NamedArrays) -> None:
     """Write the names of the columns, if the arrays of a result have these columns."""
     names = source.used_names
     widths = {
@@ -313,7 +328,7 @@ def _write_names(new: NewArrays, source: RowSource, found: NamedArrays) -> None:
         new.write(FEATURE_NAMES, np.array(names, np.dtypes.StringDType()), ("feature",))
 
 
-def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
+def _scale_of(source: sources.RowSource, learned: MappedRows) -> NamedArrays:
     """Return the divisors of the columns, (d,), as an array of a run; empty without a scale.
 
     With a feature map there may be another number of features than columns.
@@ -322,9 +337,3 @@ def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
         return {}
     same = learned.source.prepare.features is None and learned.rows is None
     return {"feature_scale": (source.scale, ("feature" if same else "column",))}
-
-
-def _write_embedding(new: NewArrays, rows: Float64Array, chunk_rows: int) -> None:
-    """Write the rows of the embedding, which nothing else makes."""
-    kept = new.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
-    new.write_digests({"embedding": kept}, [Writer((kept,))(0, (rows,))])

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.api.description import versions
 from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.labelled_table import LabelledTable, labelled_table
@@ -15,17 +15,6 @@ from dask_dpmeans.api.loading import LoadedRun, read_run, unfitted_run
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.membership import SoftPredictions
-from dask_dpmeans.sources import (
-    CubePath,
-    OpenedPath,
-    Opening,
-    RowSource,
-    Stored,
-    as_source,
-    check_option_names,
-    feature_columns,
-    kept_columns,
-)
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.arrays import LZ4, ZSTD
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -60,7 +49,7 @@ class Predicted:
 
 
 def predict(
-    run: AnyPlace,
+    run: AnyPlace | Result,
     data: Any,
     out: AnyPlace,
     *,
@@ -69,7 +58,7 @@ def predict(
     keep: Sequence[str] | None = None,
     force: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **where: Unpack[Opening],
+    **where: Unpack[sources.Opening],
 ) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
@@ -90,7 +79,7 @@ def predict(
 
     Parameters
     ----------
-    run : path or URL of a finished run
+    run : path or URL of a finished run, or a run that was read
     data : as `as_source` takes it, with the columns that the run was fitted on; a table may have
         others too, in any order
     out : path or URL of a new group, or path of a Parquet file
@@ -106,44 +95,23 @@ def predict(
     -------
     Predicted
     """
-    check_option_names("predict", where, Opening)
-    check_options(storage_options, run, data, out, groups)
-    stored: Stored = {"storage_options": storage_options, **where}
-    return predict_with(
-        read_run(run, storage_options),
-        data,
-        out,
-        groups=groups,
-        soft=soft,
-        keep=keep,
-        force=force,
-        **stored,
-    )
-
-
-def predict_with(
-    result: Result,
-    data: Any,
-    out: AnyPlace,
-    *,
-    groups: Any = None,
-    soft: int | None = None,
-    keep: Sequence[str] | None = None,
-    force: bool = False,
-    **where: Unpack[Stored],
-) -> Predicted:
-    """Label rows with the clusters of a run that was read; parameters as `predict` takes them."""
-    inputs = [result.store.location, data, groups]
-    options = where.get("storage_options")
+    sources.check_option_names("predict", where, sources.Opening)
+    if isinstance(run, Result):
+        result = run
+    else:
+        check_options(storage_options, run, data, out, groups)
+        result = read_run(run, storage_options)
+    inputs, options = [result.store.location, data, groups], storage_options
+    stored: sources.Stored = {"storage_options": options, **where}
     table = check_target(out, inputs, soft=soft, keep=keep, force=force, storage_options=options)
     if table is None:
         target = Output.at(out, options)
-        return _predict_group(result, data, target, groups, soft, force, inputs, **where)
-    kept = None if keep is None else kept_columns(data, keep, options)
+        return _predict_group(result, data, target, groups, soft, force, inputs, **stored)
+    kept = None if keep is None else sources.kept_columns(data, keep, options)
     rows = rows_at(result, data, keep, options)
     with table.folder() as folder:
         group = Output.at(folder / "predictions.zarr")
-        found = _predict_group(result, rows, group, groups, None, False, inputs, **where)
+        found = _predict_group(result, rows, group, groups, None, False, inputs, **stored)
         table.write(folder / "predictions.zarr", PREDICTED, kept)
     return found
 
@@ -175,7 +143,7 @@ def _predict_group(
     soft: int | None,
     force: bool,
     inputs: Sequence[Any],
-    **where: Unpack[Stored],
+    **where: Unpack[sources.Stored],
 ) -> Predicted:
     """Write the predictions to a Zarr group."""
     run = unfitted_run(result)
@@ -185,7 +153,7 @@ def _predict_group(
         raise InputError("the run is of one data set: it has no use for groups")
     with malformed_as_corrupt(result.store.location):
         kernel = _kernel(run, soft)
-    source = as_source(
+    source = sources.as_source(
         rows_at(result, data, None, where.get("storage_options")),
         groups=groups,
         columns=result.manifest.input.columns,
@@ -213,11 +181,15 @@ def rows_at(
     """
     grid = result.manifest.grid
     if grid is None or keep is not None:
-        return feature_columns(data, result.manifest.column_names, keep or (), storage_options)
-    if isinstance(data, CubePath | OpenedPath) or not isinstance(data, str | os.PathLike):
+        return sources.feature_columns(
+            data, result.manifest.column_names, keep or (), storage_options
+        )
+    if isinstance(data, sources.CubePath | sources.OpenedPath) or not isinstance(
+        data, str | os.PathLike
+    ):
         return data
     names = (tuple(grid[name]) for name in ("samples", "features", "variables"))
-    return CubePath(os.fspath(data), *names)
+    return sources.CubePath(os.fspath(data), *names)
 
 
 def _kernel(run: LoadedRun, soft: int | None) -> Kernel:
@@ -233,7 +205,7 @@ def _kernel(run: LoadedRun, soft: int | None) -> Kernel:
 
 def _write(
     result: Result,
-    source: RowSource,
+    source: sources.RowSource,
     kernel: Kernel,
     target: Output,
     inputs: Sequence[Any],

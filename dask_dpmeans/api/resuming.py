@@ -43,7 +43,12 @@ def starting_point(
         if not store.steps.committed():
             return None
         state, history, converged = store.steps.restore(method.state)
-        _check_unchanged(store, source, method, state)
+        objective = method.score(source, state)
+        if objective != state.objective:  # in any bit
+            raise InputError(
+                f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers "
+                f"give {objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
+            )
         return Progress(state, history, converged)
     method.init(source)
     if store.kind() is not None:  # the names load all methods
@@ -61,16 +66,6 @@ def is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
         return True
     with store.open("run") as found:  # the step that found nothing to change is not committed
         return ResultManifest.from_json(found.attributes).converged
-
-
-def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
-    """Refuse rows on which the committed centers give another objective, in any bit."""
-    objective = method.score(source, state)
-    if objective != state.objective:
-        raise InputError(
-            f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers give "
-            f"{objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
-        )
 
 
 def check_resumable(store: Output, request: Manifest) -> None:
@@ -106,14 +101,14 @@ def _other_parameters(before: Manifest, now: Manifest) -> str:
     """Return which parameters differ, and a way out; nothing if they are the same."""
     there, here = before.parameters, now.parameters
     names = [name for name in [*here, *(there.keys() - here)] if name not in LIMITS]
-    changed = _changed(there, here, names)
+    changed = _changed_names(there, here, names)
     if not changed:
         return ""
     # those that are left out have defaults, which the estimator knows
     there, here = ({**each.estimator.parameters, **each.parameters} for each in (before, now))
     again = _options({name: before.estimator.parameters.get(name) for name in changed})
     return (
-        f" was begun with other parameters: {_named(there, here, changed)}; give the same "
+        f" was begun with other parameters: {_describe_changes(there, here, changed)}; give the same "
         f"parameters again{again}"
     )
 
@@ -124,12 +119,12 @@ def _other_input(before: Manifest, now: Manifest) -> str:
     A dry run has not read the rows, so it knows less than the run.
     """
     there, here = before.input.as_json(), now.input.as_json()
-    changed = _changed(there, here, [*here, "sparse"])
+    changed = _changed_names(there, here, [*here, "sparse"])
     if not changed:
         return ""
     if changed != [FINGERPRINT]:
         names = [name for name in changed if name != FINGERPRINT]
-        named = _named(there, here, names)
+        named = _describe_changes(there, here, names)
         return f" was begun with another input: {named}; give the same input again"
     then, data = (each.sources.get("data") or "memory" for each in (before, now))
     differ = f"the rows in {data} are not the rows in {then}, with which the run began"
@@ -138,12 +133,16 @@ def _other_input(before: Manifest, now: Manifest) -> str:
     return f": {differ}; give the same again"
 
 
-def _changed(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def _changed_names(
+    there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]
+) -> list[str]:
     """Return the names whose values differ."""
     return [name for name in names if there.get(name) != here.get(name)]
 
 
-def _named(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
+def _describe_changes(
+    there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]
+) -> str:
     """Return what was, and what is, with its names."""
     return ", ".join(f"{name} {there.get(name)}, not {here.get(name)}" for name in names)
 

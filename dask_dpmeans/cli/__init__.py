@@ -1,7 +1,9 @@
 """The command line: each command calls one function of the library.
 
-This module loads little, so that Ctrl-C and SIGTERM work while the modules of a command load, which
-takes seconds.
+Commands are in `fitting`, `choosing`, `predicting`, `bounding`, `showing`, `making` and `anndata`;
+`options` and `cost_options` have their options, `compute` opens rows for them, and `group` turns
+errors into exit codes.  This module loads little, so that Ctrl-C and SIGTERM work while the modules
+of a command load, which takes seconds.
 """
 
 import click
@@ -15,7 +17,7 @@ CHOOSING, FITTING, MAKING, SHOWING = (
     f"dask_dpmeans.cli.{module}" for module in ("choosing", "fitting", "making", "showing")
 )
 HOMES = {
-    "anndata": Home("dask_dpmeans.cli.cells", "Cluster the cells of an AnnData store or file."),
+    "anndata": Home("dask_dpmeans.cli.anndata", "Cluster the cells of an AnnData store or file."),
     "predict": Home("dask_dpmeans.cli.predicting", "Label rows with the clusters of a run."),
     "bound": Home("dask_dpmeans.cli.bounding", "Prove how far a run can be from the optimum."),
     "penalty": Home(CHOOSING, "Find the penalty for a number of clusters."),

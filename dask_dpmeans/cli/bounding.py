@@ -9,21 +9,11 @@ from typing import Unpack
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import StoppedError, WrongUseError
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import (
-    Location,
-    LowerBound,
-    RunStore,
-    lower_bound,
-    open_run,
-    progress,
-    rows_at,
-    share_above,
-    sources,
-)
 from dask_dpmeans.cli.options import ARRAY, COMPUTE_OPTIONS, JSON, with_options
 
 
@@ -48,27 +38,27 @@ def bound_command(
     four columns or some hundred rows. RUN keeps the bound of its rows, for `show`, `report` and the
     next call.
     """
-    loaded = open_run(Location.at(run, compute["storage_options"]))
+    loaded = library.open_run(library.Location.at(run, compute["storage_options"]))
     known = loaded.result.store.bound()
     if known is not None and data is None and weights is None:
-        _say(LowerBound(**known), as_json)
+        _say(library.LowerBound(**known), as_json)
         return
-    found = data or sources(loaded.result.manifest)["data"]
+    found = data or library.sources(loaded.result.manifest)["data"]
     if found is None:
         raise WrongUseError("the rows of this run were in memory: give them by --data")
-    rows = rows_at(loaded.result, found)
+    rows = library.rows_at(loaded.result, found)
     reads, columns = loaded.model._reads(), loaded.result.manifest.input.columns
     with (
         _stoppable(loaded.result.store),
         open_rows(rows, False, False, reads, columns, **compute) as (opened, work),
-        progress(as_json) as shown,
+        library.progress(as_json) as shown,
     ):
-        bound = lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
+        bound = library.lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
     _say(bound, as_json)
 
 
 @contextmanager
-def _stoppable(store: RunStore) -> Iterator[None]:
+def _stoppable(store: "library.RunStore") -> Iterator[None]:
     """Raise `StoppedError` that says what the same command does if the bound inside is stopped."""
     try:
         yield
@@ -78,18 +68,12 @@ def _stoppable(store: RunStore) -> Iterator[None]:
         raise StoppedError(f"stopped: the same command {then}") from None
 
 
-def _say(bound: LowerBound, as_json: bool) -> None:
+def _say(bound: "library.LowerBound", as_json: bool) -> None:
     """Show a bound; a gap of a bound that proves nothing is null in JSON."""
-    gap = bound.gap if math.isfinite(bound.gap) else None
-    event = {"event": "bound", **asdict(bound), "gap": gap}
-    click.echo(json.dumps(event) if as_json else _said(bound))
-
-
-def _said(bound: LowerBound) -> str:
-    return "\n".join(
-        [
-            f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters",
-            f"lower bound  {bound.value:.9g}, by {bound.method}",
-            f"gap          {share_above(bound.gap)}",
-        ]
-    )
+    if as_json:
+        gap = bound.gap if math.isfinite(bound.gap) else None
+        click.echo(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
+        return
+    click.echo(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
+    click.echo(f"lower bound  {bound.value:.9g}, by {bound.method}")
+    click.echo(f"gap          {library.share_above(bound.gap)}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
@@ -22,28 +23,6 @@ from dask_dpmeans.cli.cost_options import (
 )
 from dask_dpmeans.cli.following import next_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import (
-    DPMeans,
-    FarthestFirst,
-    Location,
-    PenaltyFor,
-    PenaltyPath,
-    RunStore,
-    cluster_tree,
-    farthest_first,
-    format_count,
-    load,
-    numpy,
-    penalty_for,
-    penalty_path,
-    progress,
-    read_path,
-    rows_seen,
-    say_path,
-    say_tree,
-    stored_path,
-    write_tree,
-)
 from dask_dpmeans.cli.options import (
     DATA,
     FORCE,
@@ -59,6 +38,9 @@ from dask_dpmeans.cli.options import (
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.errors import InputError
+
+PRICES = ("discount", "outlier_penalty")
+"""Options of the price of a cluster, and of an outlier."""
 
 
 @with_options(
@@ -93,8 +75,6 @@ def penalty_command(
     search: bool,
     full: bool,
     checkpoint: str | None,
-    discount: float,
-    outlier_penalty: float | None,
     seed: int | None,
     as_json: bool,
     **how: Any,
@@ -104,34 +84,30 @@ def penalty_command(
     The first answer comes from farthest-first traversal (Kulis & Jordan 2012, section 6.1). With
     --fit or --search, fits give a second answer.
     """
+    prices = {name: how.pop(name) for name in PRICES}
     flags = {
         "--full": full,
         "--seed": seed is not None,
         "--checkpoint": checkpoint is not None,
-        "--discount": discount > 0,
-        "--outlier-penalty": outlier_penalty is not None,
+        "--discount": prices["discount"] > 0,
+        "--outlier-penalty": prices["outlier_penalty"] is not None,
     }
     fitted = fitted or search
     if not fitted:
         _refuse_options_of_fits(flags)
     store = _target(checkpoint, "penalty", [data, how["weights"]], how, resume=True)
-    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed}
-    options |= {"discount": discount, "outlier_penalty": outlier_penalty}
-    by_fits = None
-    with (
-        resumable(store, "the same command"),
-        open_inputs(data, **how) as rows,
-        progress(as_json) as shown,
-    ):
+    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed, **prices}
+    by_fits, opened = None, open_inputs(data, **how)
+    with resumable(store, "the same command"), opened as rows, library.progress(as_json) as shown:
         rows["on_pass"] = shown.watch
-        found = farthest_first(k=clusters, **rows)
+        found = library.farthest_first(k=clusters, **rows)
         if fitted:
-            by_fits = penalty_for(n_clusters=clusters, checkpoint=store, **options, **rows)
+            by_fits = library.penalty_for(n_clusters=clusters, checkpoint=store, **options, **rows)
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
-    wanted = format_count(clusters, "cluster")
-    click.echo(f"farthest-first  {found.penalty:.9g} for {wanted}, as a radius")
+    for_clusters = f"for {library.format_count(clusters, 'cluster')}, as a radius"
+    click.echo(f"farthest-first  {found.penalty:.9g} {for_clusters}")
     following = next_command(data, found.penalty)
     if by_fits is not None:
         click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
@@ -154,16 +130,18 @@ def _target(
     *,
     force: bool = False,
     resume: bool = False,
-) -> Location | None:
+) -> library.Location | None:
     """Return the place of an output, if one is given, after a check that it can be written."""
     if place is None:
         return None
-    target = Location.at(place, how["storage_options"])
-    RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
+    target = library.Location.at(place, how["storage_options"])
+    library.RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
     return target
 
 
-def _penalty_event(found: FarthestFirst, by_fits: PenaltyFor | None) -> dict[str, Any]:
+def _penalty_event(
+    found: library.FarthestFirst, by_fits: library.PenaltyFor | None
+) -> dict[str, Any]:
     """Return penalties for JSON."""
     first = {
         "penalty": found.penalty,
@@ -174,9 +152,9 @@ def _penalty_event(found: FarthestFirst, by_fits: PenaltyFor | None) -> dict[str
     return {"event": "penalty", "farthest_first": first, "fit": by_fits and by_fits._asdict()}
 
 
-def _penalty_line(found: PenaltyFor, read_as: str) -> str:
-    clusters = format_count(found.n_clusters, "cluster")
-    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {rows_seen(found)}"
+def _penalty_line(found: library.PenaltyFor, read_as: str) -> str:
+    clusters = library.format_count(found.n_clusters, "cluster")
+    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {library.rows_seen(found)}"
     if found.n_clusters != found.wanted:
         line += f": no penalty tried gives {found.wanted:,}"
     return line
@@ -247,20 +225,26 @@ def path_command(
     options: dict[str, Any] = {"penalties": penalties} | {
         name: how.pop(name) for name in ("search", "full", "halvings", "summary_rows")
     }
-    prices = {name: how.pop(name) for name in ("discount", "outlier_penalty")}
+    prices = {name: how.pop(name) for name in PRICES}
     target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
-    if resume and target is not None and RunStore.at(target).finished():
+    if resume and target is not None and library.RunStore.at(target).finished():
         kind = {name: how[name] for name in ("divergence", "missing")}
         found = _finished_path(target, options | prices | kind, seed)
     else:
         options |= {"max_clusters": max_clusters, "random_state": seed, **prices}
-        with resumable(target), open_inputs(data, **how) as rows, progress(as_json) as shown:
+        with (
+            resumable(target),
+            open_inputs(data, **how) as rows,
+            library.progress(as_json) as shown,
+        ):
             rows["on_pass"] = shown.watch
             if target is None:
-                found = penalty_path(**options, **rows)
+                found = library.penalty_path(**options, **rows)
             else:
-                found = stored_path(out=target, resume=resume, force=force, **options, **rows)
-    say_path(found, out, as_json, _next_command(found, data))
+                found = library.stored_path(
+                    out=target, resume=resume, force=force, **options, **rows
+                )
+    library.say_path(found, out, as_json, _next_command(found, data))
 
 
 def _penalties(
@@ -277,21 +261,23 @@ def _penalties(
         return given
     if not 0 < low < high < math.inf:
         raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
-    spaced: list[float] = numpy.geomspace(low, high, number or USUAL_PENALTIES).tolist()
+    spaced: list[float] = library.numpy.geomspace(low, high, number or USUAL_PENALTIES).tolist()
     return spaced
 
 
-def _next_command(found: PenaltyPath, data: str) -> str | None:
+def _next_command(found: library.PenaltyPath, data: str) -> str | None:
     """Return the command that fits at the penalty that a path proposes, if there is one."""
     if found.penalty is None or not found.search:
         return None
     return next_command(data, found.penalty, search=True, seed=found.random_state)
 
 
-def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) -> PenaltyPath:
+def _finished_path(
+    target: library.Location, asked: dict[str, Any], seed: int | None
+) -> library.PenaltyPath:
     """Return a finished path, if it has the parameters that are asked for."""
-    found = read_path(target)
-    there = DPMeans().get_params(deep=False) | found.asked["parameters"]
+    found = library.read_path(target)
+    there = library.DPMeans().get_params(deep=False) | found.asked["parameters"]
     there["seed"] = found.random_state
     if seed is not None:
         asked = asked | {"seed": seed}
@@ -331,7 +317,9 @@ def tree_command(
     With OUT, the tree is also written there, as a Zarr group.
     """
     target = _target(out, "tree", [run], how, force=force)
-    found = cluster_tree(load(Location.at(run, how["storage_options"])), penalties, run=run)
+    found = library.cluster_tree(
+        library.load(library.Location.at(run, how["storage_options"])), penalties, run=run
+    )
     if target is not None:
-        write_tree(found, target, force=force)
-    say_tree(found, out, as_json)
+        library.write_tree(found, target, force=force)
+    library.say_tree(found, out, as_json)

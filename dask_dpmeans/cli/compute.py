@@ -10,24 +10,9 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import click
 
 from dask_dpmeans import sources
-from dask_dpmeans.cli.library import (
-    Accepting,
-    Columns,
-    Compute,
-    CubePath,
-    DPMeans,
-    InputArrays,
-    OpenedPath,
-    Requirements,
-    Stored,
-    lay_out,
-    named_inputs,
-    own_threads,
-    scheduler_address,
-    why_processes,
-)
+from dask_dpmeans.cli import library
 
-AnyRows: TypeAlias = "str | CubePath | OpenedPath"
+AnyRows: TypeAlias = "str | library.CubePath | library.OpenedPath"
 """Path of rows, or of a cube with its names, or rows that are open already."""
 
 
@@ -48,10 +33,10 @@ class ComputeOptions(TypedDict):
 
 @contextmanager
 def open_rows(
-    data: str | CubePath,
+    data: str | library.CubePath,
     fill_missing: bool,
     sparse: bool,
-    accepts: Accepting,
+    accepts: library.Accepting,
     columns: Sequence[int] | None = None,
     count: bool = True,
     **compute: Unpack[ComputeOptions],
@@ -65,16 +50,16 @@ def open_rows(
     tls = _tls(compute, is_remote=bool(scheduler or file))
     workers, threads = compute["workers"], compute["threads"]
     memory_limit, timeout = compute["memory_limit"], compute["worker_timeout"]
-    stored = Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
+    stored = library.Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
     rows: AnyRows = data
     if not (scheduler or file) and workers is None and threads is None:
-        threads = own_threads()
-        given = Compute(threads=threads, memory_limit=memory_limit)
-        needs = Requirements(sparse=sparse, **accepts)
-        chosen = Columns.of({**stored, "columns": columns})
-        layout, _ = lay_out(InputArrays(data), chosen, needs, given, count=count)
-        rows = OpenedPath(os.fspath(data), layout.rows)
-        reason = why_processes(layout)
+        threads = library.own_threads()
+        given = library.Compute(threads=threads, memory_limit=memory_limit)
+        needs = library.Requirements(sparse=sparse, **accepts)
+        chosen = library.Columns.of({**stored, "columns": columns})
+        layout, _ = library.lay_out(library.InputArrays(data), chosen, needs, given, count=count)
+        rows = library.OpenedPath(os.fspath(data), layout.rows)
+        reason = library.why_processes(layout)
         if reason is not None:
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
             click.echo(f"{reason}; {keep}", err=True)
@@ -114,7 +99,7 @@ def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:
             "--scheduler and --scheduler-file both name a scheduler: give one of them"
         )
     if not (own or scheduler or file):
-        scheduler = scheduler_address()
+        scheduler = library.scheduler_address()
     return scheduler, file
 
 
@@ -133,7 +118,7 @@ def _tls(compute: ComputeOptions, *, is_remote: bool) -> tuple[str, str, str] | 
 
 @contextmanager
 def open_inputs(
-    data: str | CubePath,
+    data: str | library.CubePath,
     weights: str | None,
     columns: Sequence[Any] | None,
     scale: str,
@@ -144,8 +129,10 @@ def open_inputs(
     **compute: Unpack[ComputeOptions],
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
-    accepts = DPMeans(divergence=divergence, missing=missing)._accepts()
-    arrays, columns = named_inputs(InputArrays(data, weights), columns, compute["storage_options"])
+    accepts = library.DPMeans(divergence=divergence, missing=missing)._accepts()
+    arrays, columns = library.named_inputs(
+        library.InputArrays(data, weights), columns, compute["storage_options"]
+    )
     with open_rows(arrays.data, fill_missing, False, accepts, columns, **compute) as (rows, work):
         yield {
             "X": rows,

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.cost_options import (
@@ -21,25 +22,6 @@ from dask_dpmeans.cli.cost_options import (
     number_or_auto,
 )
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.library import (
-    CubePath,
-    DPMeans,
-    GraphCutDPMeans,
-    HDPMeans,
-    InputArrays,
-    KernelDPMeans,
-    LinkageDPMeans,
-    Location,
-    Progress,
-    RunStore,
-    SpectralDPMeans,
-    dry_run,
-    named_inputs,
-    progress,
-    say_estimate,
-    say_result,
-    write_run,
-)
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     FILL_MISSING,
@@ -135,10 +117,12 @@ def fit_command(
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
     outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
-    start = init if init == "mean" else Location.at(init, how["storage_options"])
+    start = init if init == "mean" else library.Location.at(init, how["storage_options"])
     asked = {"search": search, "effort": effort, "gap_tol": gap_tol}
     price = {**asked, "metric": metric, "discount": discount, **outliers}
-    method = DPMeans(penalty, divergence=divergence, missing=missing, init=start, **price, **limits)
+    method = library.DPMeans(
+        penalty, divergence=divergence, missing=missing, init=start, **price, **limits
+    )
     fit_from_options(data, run, method, dry=dry, **how)
 
 
@@ -176,7 +160,7 @@ def hdp_command(
     kernel, how = _kernel(how)
     limits, how = _limits(how)
     costs, how = _split(how, ("search", "divergence", "missing"))
-    method = HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
+    method = library.HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
     fit_from_options(data, run, method, **how)
 
 
@@ -198,7 +182,9 @@ def kernel_command(data: str, run: str, penalty: float | str, search: bool, **ho
     """Cluster the rows of DATA in the space of a kernel function."""
     kernel, how = _kernel(how)
     limits, how = _limits(how)
-    fit_from_options(data, run, KernelDPMeans(penalty, search=search, **kernel, **limits), **how)
+    fit_from_options(
+        data, run, library.KernelDPMeans(penalty, search=search, **kernel, **limits), **how
+    )
 
 
 @fit_command_named(
@@ -222,7 +208,9 @@ def spectral_command(
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
     limits, how = _limits(how)
     own, how = _split(how, ("affinity", "gamma", "max_components", "threshold", "search"))
-    method = SpectralDPMeans(penalty, n_neighbors=neighbors, n_landmarks=landmarks, **own, **limits)
+    method = library.SpectralDPMeans(
+        penalty, n_neighbors=neighbors, n_landmarks=landmarks, **own, **limits
+    )
     fit_from_options(data, run, method, **how)
 
 
@@ -252,7 +240,7 @@ def graph_command(
     DATA is a Zarr group with CSR rows, a .npz file of scipy, or a Matrix Market .mtx file.
     """
     limits, how = _limits(how)
-    method = GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
+    method = library.GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
     fit_from_options(data, run, method, weights=None, scale="none", columns=None, **how)
 
 
@@ -293,7 +281,7 @@ def shapes_command(
     Many micro-clusters are grouped where rows lie between them.
     """
     limits, how = _limits(how)
-    method = LinkageDPMeans(
+    method = library.LinkageDPMeans(
         penalty, micro_penalty, n_clusters=clusters, noise=noise, metric=metric, **limits
     )
     fit_from_options(data, run, method, **how)
@@ -327,7 +315,7 @@ def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def fit_from_options(
-    data: str | CubePath,
+    data: str | library.CubePath,
     run: str,
     method: Any,
     *,
@@ -345,37 +333,38 @@ def fit_from_options(
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
     stored = compute["storage_options"]
-    arrays, columns = named_inputs(InputArrays(data, weights, groups), columns, stored)
+    arrays, columns = library.named_inputs(
+        library.InputArrays(data, weights, groups), columns, stored
+    )
     data, weights, groups = arrays.data, arrays.sample_weight, arrays.groups
     check_resume_or_force(resume, force)
-    out = Location.at(run, stored)
+    out = library.Location.at(run, stored)
     job = {"run": out, "method": method, "resume": resume, "force": force}
     job |= {"sample_weight": weights, "columns": columns, "scale": scale_of(scale)}
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
     feature_map = method._feature_map()
     if feature_map is not None:
         feature_map.check_weights(weights)
-    RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
+    library.RunStore.at(out).check_target(
+        "run", [data, groups, weights], force=force or dry, resume=resume
+    )
     reading = data, fill_missing, sparse, method._accepts(), columns
-    if dry and live is not None:
-        raise click.UsageError("a dry run has no steps to show: leave out --live")
     if dry:
+        if live is not None:
+            raise click.UsageError("a dry run has no steps to show: leave out --live")
         with open_rows(*reading, resume, **compute) as (rows, work):
-            say_estimate(dry_run(rows, **job, **work), as_json)
+            library.say_estimate(library.dry_run(rows, **job, **work), as_json)
         return
-    shown = progress(as_json)
-    with (
-        resumable(out),
-        _page_of(shown, out, live),
-        open_rows(*reading, **compute) as (rows, work),
-        shown,
-    ):
+    shown, opened = library.progress(as_json), open_rows(*reading, **compute)
+    with resumable(out), _page_of(shown, out, live), opened as (rows, work), shown:
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
-        write_run(rows, **job, groups=groups, **work)
-    say_result(out, as_json, shown.pace.seconds())
+        library.write_run(rows, **job, groups=groups, **work)
+    library.say_result(out, as_json, shown.pace.seconds())
 
 
-def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContextManager[object]:
+def _page_of(
+    shown: library.Progress, run: library.Location, port: int | None
+) -> AbstractContextManager[object]:
     """Return the server of the page of a fit; nothing without a port."""
     if port is None:
         return nullcontext()
@@ -387,4 +376,4 @@ def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContex
             raise
         missing = f"--live needs bokeh, matplotlib and networkx, and {name} is missing"
         raise WrongUseError(f'{missing}: pip install "dask-dpmeans[plot]"') from error
-    return LivePage(port, RunStore.at(run), shown)
+    return LivePage(port, library.RunStore.at(run), shown)

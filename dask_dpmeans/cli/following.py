@@ -6,8 +6,8 @@ import os
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.fitting import fit_command
-from dask_dpmeans.cli.library import commands
 from dask_dpmeans.errors import redact
 from dask_dpmeans.flags import columns_text
 
@@ -29,9 +29,9 @@ def next_command(
         given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if given and option.name in known:
             options += _words(option.opts[0], context.params[str(option.name)])
-    names = (commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
-    run = next((name for name in names if not os.path.exists(name)), commands.RUN)
-    return commands.next_fit(
+    names = (library.commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
+    run = next((name for name in names if not os.path.exists(name)), library.commands.RUN)
+    return library.commands.next_fit(
         redact(data), penalty, search=search, seed=seed, options=options, run=run
     )
 

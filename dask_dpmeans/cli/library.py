@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from dask_dpmeans.lazy import LazyModule, lazy_names
+
 if TYPE_CHECKING:
     import numpy
 
-    from dask_dpmeans.api import cells, prediction
+    from dask_dpmeans.api import anndata, prediction
     from dask_dpmeans.api.export import export
     from dask_dpmeans.api.fitting import dry_run, fit, write_run
     from dask_dpmeans.api.loading import load, open_run, read_run, unfitted_run
@@ -63,39 +65,36 @@ if TYPE_CHECKING:
     from dask_dpmeans.storage.output import Output
     from dask_dpmeans.storage.run_store import RunStore
 else:
-    from dask_dpmeans.lazy import LazyModule, lazy_functions
-
     numpy = LazyModule("numpy")
-    cells = LazyModule("dask_dpmeans.api.cells")
-    commands = LazyModule("dask_dpmeans.selection.commands")
-    prediction = LazyModule("dask_dpmeans.api.prediction")
-    functions = {
-        "api.export": "export",
-        "api.fitting": "dry_run fit write_run",
-        "api.loading": "load open_run read_run unfitted_run",
-        "api.prediction": "rows_at",
-        "api.synthetic": "Synthetic write_synthetic",
-        "checks": "format_count",
-        "cli.progress": "Progress progress",
-        "cli.tables": "describe rows_seen run_table say_estimate say_path say_result say_tree",
-        "estimators.bounded": "share_above",
-        "estimators.dpmeans": "DPMeans",
-        "estimators.graph_cut": "GraphCutDPMeans",
-        "estimators.hdp": "HDPMeans",
-        "estimators.kernel": "KernelDPMeans",
-        "estimators.linkage": "LinkageDPMeans",
-        "estimators.spectral": "SpectralDPMeans",
-        "selection.bounds": "LowerBound lower_bound",
-        "selection.commands": "sources",
-        "selection.penalty": "FarthestFirst PenaltyFor PenaltyPath farthest_first penalty_for "
-        "penalty_path read_path stored_path",
-        "selection.tree": "cluster_tree read_tree write_tree",
-        "sources": "Accepting Columns Compute CubePath InputArrays OpenedPath Requirements Stored "
-        "lay_out named_inputs own_threads parse_bytes scheduler_address why_processes",
-        "storage.location": "Location check_options",
-        "storage.output": "Output",
-        "storage.run_store": "RunStore",
-    }
-    globals().update(
-        lazy_functions({f"dask_dpmeans.{home}": names for home, names in functions.items()})
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "dask_dpmeans.api": "anndata prediction",
+            "dask_dpmeans.api.export": "export",
+            "dask_dpmeans.api.fitting": "dry_run fit write_run",
+            "dask_dpmeans.api.loading": "load open_run read_run unfitted_run",
+            "dask_dpmeans.api.prediction": "rows_at",
+            "dask_dpmeans.api.synthetic": "Synthetic write_synthetic",
+            "dask_dpmeans.checks": "format_count",
+            "dask_dpmeans.cli.progress": "Progress progress",
+            "dask_dpmeans.cli.tables": "describe rows_seen run_table say_estimate say_path say_result say_tree",
+            "dask_dpmeans.estimators.bounded": "share_above",
+            "dask_dpmeans.estimators.dpmeans": "DPMeans",
+            "dask_dpmeans.estimators.graph_cut": "GraphCutDPMeans",
+            "dask_dpmeans.estimators.hdp": "HDPMeans",
+            "dask_dpmeans.estimators.kernel": "KernelDPMeans",
+            "dask_dpmeans.estimators.linkage": "LinkageDPMeans",
+            "dask_dpmeans.estimators.spectral": "SpectralDPMeans",
+            "dask_dpmeans.selection": "commands",
+            "dask_dpmeans.selection.bounds": "LowerBound lower_bound",
+            "dask_dpmeans.selection.commands": "sources",
+            "dask_dpmeans.selection.penalty": "FarthestFirst PenaltyFor PenaltyPath farthest_first penalty_for "
+            "penalty_path read_path stored_path",
+            "dask_dpmeans.selection.tree": "cluster_tree read_tree write_tree",
+            "dask_dpmeans.sources": "Accepting Columns Compute CubePath InputArrays OpenedPath Requirements Stored "
+            "lay_out named_inputs own_threads parse_bytes scheduler_address why_processes",
+            "dask_dpmeans.storage.location": "Location check_options",
+            "dask_dpmeans.storage.output": "Output",
+            "dask_dpmeans.storage.run_store": "RunStore",
+        },
     )

@@ -5,18 +5,8 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import KINDS
-from dask_dpmeans.cli.library import (
-    DPMeans,
-    Location,
-    Synthetic,
-    fit,
-    format_count,
-    numpy,
-    progress,
-    say_result,
-    write_synthetic,
-)
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.errors import InputError, redact
 
@@ -47,10 +37,10 @@ def synth_command(
     force: bool,
 ) -> None:
     """Write synthetic rows to OUT/rows, and their true labels to OUT/truth."""
-    blobs = Synthetic(kind, rows, features, centers, seed)
-    write_synthetic(blobs, out, force=force, storage_options=storage_options)
+    blobs = library.Synthetic(kind, rows, features, centers, seed)
+    library.write_synthetic(blobs, out, force=force, storage_options=storage_options)
     click.echo(
-        f"{format_count(rows, 'row')} of {format_count(features, 'column')}: {redact(out)}/rows"
+        f"{library.format_count(rows, 'row')} of {library.format_count(features, 'column')}: {redact(out)}/rows"
     )
 
 
@@ -64,16 +54,18 @@ def demo_command(folder: str) -> None:
         raise InputError(f"{folder} cannot be a folder: {error}") from error
     penalty = 160.0
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
-    blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
+    blobs = library.Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
     size = f"{blobs.n_rows:,} rows of {blobs.n_features} columns"
     click.echo(f"{size} around {blobs.n_centers} centers: {data}/rows")
-    write_synthetic(blobs, data, force=True)
+    library.write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
-    with progress(False) as shown:
+    with library.progress(False) as shown:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
-        model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, **told)
-    say_result(Location.at(run), False, shown.pace.seconds())
-    truth = blobs.centers[numpy.newaxis] - model.cluster_centers_[:, numpy.newaxis]
-    farthest = float(numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
+        model = library.fit(
+            f"{data}/rows", run, library.DPMeans(penalty, random_state=0), force=True, **told
+        )
+    library.say_result(library.Location.at(run), False, shown.pace.seconds())
+    truth = blobs.centers[library.numpy.newaxis] - model.cluster_centers_[:, library.numpy.newaxis]
+    farthest = float(library.numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     away = f"lies {farthest:.3f} from the nearest one found"
     click.echo(f"the farthest of the {blobs.n_centers} true centers {away}")

@@ -6,17 +6,10 @@ from typing import Any, Unpack
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import (
-    Location,
-    format_count,
-    prediction,
-    progress,
-    read_run,
-    unfitted_run,
-)
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,
@@ -68,23 +61,23 @@ def predict_command(
     any other cluster. If OUT ends with .parquet, it is a table instead, with the columns --keep of DATA too.
     """
     storage = compute["storage_options"]
-    fitted, target = (Location.at(each, storage) for each in (run, out))
-    fitted_run = read_run(fitted)
+    fitted, target = (library.Location.at(each, storage) for each in (run, out))
+    fitted_run = library.read_run(fitted)
     given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
-    prediction.check_target(target, [fitted, data, groups], **given)
-    accepts = unfitted_run(fitted_run).model._reads()
+    library.prediction.check_target(target, [fitted, data, groups], **given)
+    accepts = library.unfitted_run(fitted_run).model._reads()
     columns = fitted_run.manifest.input.columns
-    rows_at = prediction.rows_at(fitted_run, data, keep, storage)
+    rows_at = library.prediction.rows_at(fitted_run, data, keep, storage)
     with (
         open_rows(rows_at, fill_missing, False, accepts, columns, **compute) as (rows, work),
-        progress(as_json) as shown,
+        library.progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch
-        found = prediction.predict_with(fitted_run, rows, target, groups=groups, **given, **work)
+        found = library.prediction.predict(fitted_run, rows, target, groups=groups, **given, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return
-    labeled = f"{format_count(found.n_rows, 'row')} labeled"
+    labeled = f"{library.format_count(found.n_rows, 'row')} labeled"
     if found.unlabeled:
         labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
     click.echo(

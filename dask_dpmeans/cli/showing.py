@@ -9,26 +9,11 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import (
-    Accepting,
-    Location,
-    Output,
-    commands,
-    describe,
-    export,
-    open_run,
-    progress,
-    read_path,
-    read_tree,
-    rows_at,
-    run_table,
-    say_path,
-    say_tree,
-)
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
 from dask_dpmeans.cli.postponed import postponed_imports
 from dask_dpmeans.errors import redact
@@ -41,16 +26,18 @@ from dask_dpmeans.errors import redact
 @postponed_imports()
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Show the parameters and results of the run, path or tree in STORE."""
-    place = Location.at(store, storage_options)
-    kind = Output.at(place).kind()
+    place = library.Location.at(store, storage_options)
+    kind = library.Output.at(place).kind()
     if kind == "path":
-        path = read_path(place)
-        say_path(path, store, as_json, commands.after_path(path))
+        path = library.read_path(place)
+        library.say_path(path, store, as_json, library.commands.after_path(path))
     elif kind == "tree":
-        say_tree(read_tree(place), store, as_json)
+        library.say_tree(library.read_tree(place), store, as_json)
     else:
-        run = open_run(place)
-        click.echo(json.dumps(describe(run), indent=2) if as_json else run_table(run))
+        run = library.open_run(place)
+        click.echo(
+            json.dumps(library.describe(run), indent=2) if as_json else library.run_table(run)
+        )
 
 
 @click.command("export")
@@ -64,7 +51,9 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     The file has centers and weights, and the columns, scale and metric that find the nearest center
     of a row.
     """
-    click.echo(f"{redact(run)}: {export(Location.at(run, storage_options), out, force=force)}")
+    click.echo(
+        f"{redact(run)}: {library.export(library.Location.at(run, storage_options), out, force=force)}"
+    )
 
 
 def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -117,7 +106,7 @@ def report_command(
     for store in stores:
         check_run(store)
     report = _report_module()
-    places = [Location.at(store, compute["storage_options"]) for store in stores]
+    places = [library.Location.at(store, compute["storage_options"]) for store in stores]
     if len(places) > 1:
         if data or columns or image:
             raise click.UsageError(
@@ -152,7 +141,7 @@ def _report_module() -> ModuleType:
 
 def _report_one(
     report: ModuleType,
-    place: Location,
+    place: "library.Location",
     out: str,
     data: str | None,
     no_data: bool,
@@ -174,13 +163,13 @@ def _report_one(
         opened: AnyRows | None = None
         work: dict[str, Any] = {}
         if rows:
-            given = rows if run is None else rows_at(run.result, rows)
+            given = rows if run is None else library.rows_at(run.result, rows)
             used = None if run is None else run.result.manifest.input.columns
-            accepts: Accepting = {} if run is None else run.model._reads()
+            accepts: library.Accepting = {} if run is None else run.model._reads()
             opened, work = stack.enter_context(
                 open_rows(given, False, sparse, accepts, used, **compute)
             )
-            work |= {"on_pass": stack.enter_context(progress(False)).watch}
+            work |= {"on_pass": stack.enter_context(library.progress(False)).watch}
         missing = False if no_data else None
         report.report(run or place, out, data=opened or missing, **shown, **work)
 

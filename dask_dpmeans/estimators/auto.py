@@ -93,7 +93,7 @@ class AutoMixin(ClustersMixin):
         self._set_choice(choice.penalties, choice, stability)
         self.n_passes_ += chosen.passes
 
-    def _told_choice(self, flags: str = "") -> dict[str, str]:
+    def _describe_choice(self, flags: str = "") -> dict[str, str]:
         """Return the lines of `show` about a choice; `flags` follow the penalty in a command."""
         choice = getattr(self, "choice_", None)
         if choice is None:
@@ -159,7 +159,7 @@ class AutoPenaltyMixin(AutoPriceMixin):
         radius, read = radius_or_price(self._number, search=self._searches, metric=metric)
         if choice is None:
             return {"radius": radius, "settings": {"penalty": read}}
-        settings = {"penalty": f"{read}, chosen from the rows"} | self._told_choice(" --search")
+        settings = {"penalty": f"{read}, chosen from the rows"} | self._describe_choice(" --search")
         return {"settings": settings, "json": {"choice": choice.as_json()}}
 
 

@@ -66,6 +66,11 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """Return which rows the estimator accepts that others refuse."""
         return {}
 
+    @property
+    def _may_miss(self) -> bool:
+        """Whether NaN in the rows is a missing value."""
+        return self._accepts().get("missing", False)
+
     def _reads(self) -> "Accepting":
         """Return which rows the fitted estimator accepts, with the categories of the fit."""
         return {**self._accepts(), "known_categories": self.categories_}
@@ -226,18 +231,7 @@ class NearestCenterMixin(
             rows = sources.known_rows(rows)
             groups = sources.open_groups(groups, rows.shape[0])
         if sources.is_lazy(rows):
-            columns, scale = self.feature_columns_, self.feature_scale_
-            return sources.lazy_map(
-                rows,
-                kernel,
-                columns,
-                scale,
-                dtype,
-                width,
-                groups,
-                self.features_,
-                missing=self._accepts().get("missing", False),
-            )
+            return self._map_lazily(rows, kernel, dtype, width, groups)
         source = self._source(rows, groups=groups)
         shape: tuple[int, ...] = rows.shape[:1]
         if width is not None:
@@ -245,6 +239,20 @@ class NearestCenterMixin(
         answer = np.empty(shape, np.dtype(dtype))
         source.map(kernel, storage.Writer((answer,)), "predict")
         return answer
+
+    def _map_lazily(
+        self,
+        rows: Any,
+        kernel: Kernel,
+        dtype: npt.DTypeLike,
+        width: int | None = None,
+        groups: object = None,
+        meta: object = None,
+    ) -> Any:
+        """Return the answers of a kernel on lazy rows; see `sources.lazy_map`."""
+        columns, scale, features = self.feature_columns_, self.feature_scale_, self.features_
+        how = columns, scale, dtype, width, groups, features, meta, self._may_miss
+        return sources.lazy_map(rows, kernel, *how)
 
     def _source(
         self, rows: object, sample_weight: object = None, groups: object = None
@@ -405,17 +413,7 @@ class CentersMixin(NearestCenterMixin):
     def _row_labels(self, given: RowFit, kernel: Kernel) -> Any:
         """Return the labels of the rows, (n,) int32, by a kernel; lazy if the rows are."""
         if sources.is_lazy(given.rows):
-            return sources.lazy_map(
-                given.rows,
-                kernel,
-                None,
-                None,
-                np.int32,
-                None,
-                given.groups,
-                self.features_,
-                missing=self._accepts().get("missing", False),
-            )
+            return self._map_lazily(given.rows, kernel, np.int32, groups=given.groups)
         labels = np.empty(given.rows.shape[0], np.int32)
         given.source.map(kernel, storage.Writer((labels,)), "label")
         self.n_passes_ += 1.0

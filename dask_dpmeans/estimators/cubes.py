@@ -12,14 +12,14 @@ from dask_dpmeans.estimators.given_rows import GivenRows, given_rows
 from dask_dpmeans.kernels.block import Float64Array
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Cube, Dimensions, Grid, Names
+    from dask_dpmeans.sources import Cube, Dimensions, Grid, Names
 
 
 class CubeMixin:
     """The part of an estimator with centers that takes a cube as rows, and answers on its grid."""
 
     description: Callable[[], Description]
-    _accepts: "Callable[[], Accepting]"
+    _may_miss: bool
     _mapped_rows: Callable[..., Any]
     cluster_centers_: Float64Array
     labels_: Any
@@ -53,8 +53,7 @@ class CubeMixin:
         groups: object = None,
     ) -> GivenRows:
         """Return what is given for a fit, a cube as rows, and note the grid."""
-        missing = self._accepts().get("missing", False)
-        given = given_rows(X, sample_weight, groups, samples, features, missing=missing)
+        given = given_rows(X, sample_weight, groups, samples, features, missing=self._may_miss)
         self.__dict__.pop("grid_", None)  # of an earlier fit
         if given.cube is not None:
             self.grid_ = given.cube.grid
@@ -64,10 +63,9 @@ class CubeMixin:
         self, X: object, sample_weight: object = None, groups: object = None
     ) -> GivenRows:
         """Return what is given for a fitted estimator, after a fit of a cube as rows."""
-        missing = self._accepts().get("missing", False)
         columns = self.n_features_in_
         return given_rows(
-            X, sample_weight, groups, fitted=self.grid_, missing=missing, n_columns=columns
+            X, sample_weight, groups, fitted=self.grid_, missing=self._may_miss, n_columns=columns
         )
 
     def _mapped(

@@ -61,7 +61,7 @@ def accepted_categories(divergence: object) -> "Accepting":
     return {"categories": divergence == MIXED}
 
 
-def imputed(
+def impute_rows(
     encoding: Encoding, averages: Float64Array, rows: Float64Array, labels: IndexArray
 ) -> Float64Array:
     """Return rows, (n, d), with values of centers, (k, n_features), in place of missing ones."""
@@ -192,7 +192,7 @@ class DivergenceMixin(NearestCenterMixin):
         used = slice(None) if self.feature_columns_ is None else self.feature_columns_
         scale = 1.0 if self.feature_scale_ is None else self.feature_scale_
         averages, labels = self.cluster_averages_, np.ravel(predict())
-        part = imputed(self.features_, averages, filled[:, used] / scale, labels) * scale
+        part = impute_rows(self.features_, averages, filled[:, used] / scale, labels) * scale
         holes = np.isnan(filled[:, used])
         filled[:, used] = np.where(holes, part, filled[:, used])
         return filled if given.cube is None else given.cube.as_cube(filled)

@@ -232,12 +232,12 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
             inertia_name="cut",
             radii_are_cuts=True,
             objective_parts="cut {inertia:.9g} + penalty x clusters",
-            settings={"penalty": self._told_penalty()} | self._told_choice(),
+            settings={"penalty": self._describe_penalty()} | self._describe_choice(),
             json={} if choice is None else {"choice": choice.as_json()},
             pictures=("graph",),
         )
 
-    def _told_penalty(self) -> str:
+    def _describe_penalty(self) -> str:
         told = f"on the {self.cut} cut"
         if not self._chooses:
             return f"{self.penalty:g} {told}"

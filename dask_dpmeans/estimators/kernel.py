@@ -246,7 +246,7 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         else:
             ClustersMixin._restore(self, result)
             self._set_choice(result.manifest.parameters, None, None)
-            self.implicit_centers_ = _exact_method(result).restored(result.arrays)
+            self.implicit_centers_ = _exact_method(result).read_centers(result.arrays)
 
     @property
     def _points(self) -> Float64Array | None:
@@ -280,7 +280,7 @@ def _predictor(result: "Result") -> Kernel:
             "the run is of a precomputed kernel: similarities to its rows do not tell distances, "
             "and labels alone come from load(run).predict(K)"
         )
-    return ImplicitPredictions(method.restored(result.arrays), method.penalty)
+    return ImplicitPredictions(method.read_centers(result.arrays), method.penalty)
 
 
 IMPLICIT_ARRAYS = (

@@ -257,7 +257,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         read = f"{told['penalty']:g} a cluster, {told['micro_penalty']:g} a micro-cluster"
         if not self._chooses:
             return {"penalties": read}
-        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice()
+        return {"penalties": f"{read}, chosen from the rows"} | self._describe_choice()
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""
@@ -301,7 +301,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         return AutoLinkage(method, {name: getattr(method, name) for name in self._given})
 
     def _note(self, given: RowFit, progress: Progress[Any]) -> None:
-        progress = _grouped(given.method, given.source, progress)
+        progress = _group_progress(given.method, given.source, progress)
         super()._note(given, progress)
         self._note_choice(given.method, given.source, progress.state, given.chosen)
 
@@ -372,7 +372,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         self.micro_noise_ = self._micro_labels(groups) < 0
 
 
-def _grouped(method: Any, source: "RowSource", progress: Progress[State]) -> Progress[State]:
+def _group_progress(method: Any, source: "RowSource", progress: Progress[State]) -> Progress[State]:
     """Return the progress of a fit as if it had ended here, with groups of its micro-clusters."""
     if progress.state.grouped:
         return progress

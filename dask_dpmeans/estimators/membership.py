@@ -68,18 +68,11 @@ class MembershipMixin(NearestCenterMixin):
     def _probabilities(self, rows: Any, mixture: Mixture, top: int) -> Any:
         """Return the probabilities of the `top` most probable clusters of each row, CSR."""
         if sources.is_lazy(rows):
-            return sources.lazy_map(
-                rows,
+            shares, meta = (
                 SparseMemberships(Memberships(mixture, top)),
-                self.feature_columns_,
-                self.feature_scale_,
-                np.float32,
-                mixture.n_clusters,
-                None,
-                self.features_,
-                meta=csr_array((0, 0), dtype=np.float32),
-                missing=self._accepts().get("missing", False),
+                csr_array((0, 0), dtype="f4"),
             )
+            return self._map_lazily(rows, shares, np.float32, mixture.n_clusters, meta=meta)
         kernel = PackedMemberships(Memberships(mixture, top))
         answer = SparseRows.empty(rows.shape[0], top)
         parts = self._source(rows).map(kernel, answer, "predict")

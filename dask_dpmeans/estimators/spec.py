@@ -46,11 +46,6 @@ class ArrayParameter:
     """Name of the array."""
 
 
-def as_given(data: Any) -> Any:
-    """Return the data themselves."""
-    return data
-
-
 def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
     """Return the centers, (k, d), of a run as kernels see them, and the divergence."""
     encoding = restored_encoding(result)
@@ -95,17 +90,6 @@ def next_price(result: "Result") -> float:
     return price.threshold(len(result.arrays["cluster_weights"]))
 
 
-def no_features(result: "Result") -> Features | None:
-    """Return None, for a method that learns no features."""
-    return None
-
-
-def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator."""
-    parameters: dict[str, Any] = model.get_params(deep=False)
-    return parameters
-
-
 @dataclass(frozen=True)
 class MethodSpec:
     """A method: its estimator, its arrays, and how its runs predict."""
@@ -115,15 +99,17 @@ class MethodSpec:
     predictor: "Callable[[Result], Kernel]"
     """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that
     cannot be."""
-    learned_features: "Callable[[Result], Features | None]" = no_features
+    learned_features: "Callable[[Result], Features | None]" = lambda result: None
     """Features that a run learned from its rows; None if it learned none."""
     arrays: tuple[ArraySpec, ...] = CENTERS
     """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays
     are not read, and a store that holds others is not removed."""
-    parameters: Callable[[Any, Any], Mapping[str, Any]] = plain_parameters
+    parameters: Callable[[Any, Any], Mapping[str, Any]] = lambda model, _: model.get_params(
+        deep=False
+    )
     """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what
     JSON holds, or an `ArrayParameter`."""
-    read: Callable[[Any], Any] = as_given
+    read: Callable[[Any], Any] = lambda data: data
     """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
     sparse: bool = False
     """Whether the rows are CSR rows of a graph."""

@@ -16,6 +16,7 @@ import numpy as np
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, pair_cost
 from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.random_streams import GOLDEN, mix
 
 LLOYD_STEPS = 50
 """Most Lloyd's steps after a split or a merge."""
@@ -382,11 +383,8 @@ def guess_labels(
 def key_of(members: Int64Array) -> int:
     """Return a number that stands for rows, (m,), in any order."""
     key = np.uint64(len(members))
-    for q in range(len(members)):  # the sum of numbers of 64 bits, mixed as in splitmix64
-        mixed = np.uint64(members[q] + 1) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        key += mixed ^ (mixed >> np.uint64(31))
+    for q in range(len(members)):
+        key += mix(np.uint64(members[q] + 1) * GOLDEN)
     return int(key)
 
 

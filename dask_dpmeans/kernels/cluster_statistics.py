@@ -264,13 +264,13 @@ class ExtremeRows:
         heavy = np.flatnonzero(found.block.row_weights() > 0)
         slots, squared = self.slots[found.labels[heavy]], found.squared[heavy]
         shape = self.n_slots, self.most
-        answer = Extremes(
-            np.full(shape, -1), np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -np.inf)
-        )
-        given = slots, found.block.start + heavy, squared, *answer
-        work = 512 * len(heavy)
-        compiled_or_plain(_fill_extremes_compiled, given, work, twin=fill_extremes)(*given)
-        return answer
+        near, far = np.full(shape, np.inf), np.full(shape, np.inf)
+        nearest, farthest = np.full(shape, -1), np.full(shape, -1)
+        numbers, work = found.block.start + heavy, 256 * len(heavy)
+        for values, rows, best in ((squared, nearest, near), (-squared, farthest, far)):
+            given = slots, numbers, values, rows, best
+            compiled_or_plain(_fill_least_compiled, given, work, twin=fill_least)(*given)
+        return Extremes(nearest, near, farthest, -far)
 
     def combine(self, left: Extremes, right: Extremes) -> Extremes:
         """Merge the rows of two neighboring runs of blocks."""
@@ -286,59 +286,40 @@ class ExtremeRows:
         return Extremes(*(np.take_along_axis(values, order, axis=1) for values, order in pairs))
 
 
-def fill_extremes(
+def fill_least(
     slots: Int64Array,
     numbers: Int64Array,
-    squared: Float64Array,
-    nearest: Int64Array,
-    near: Float64Array,
-    farthest: Int64Array,
-    far: Float64Array,
+    values: Float64Array,
+    rows: Int64Array,
+    best: Float64Array,
 ) -> None:
-    """Fill the last four, (c, m) each, from rows, (n,); see `Extremes`."""
-    n_slots, most = nearest.shape
-    for values, sign, rows, best in ((squared, 1, nearest, near), (squared, -1, farthest, far)):
-        order = np.lexsort((numbers, sign * values, slots))
-        ends = np.searchsorted(slots[order], np.arange(n_slots + 1))
-        for slot in range(n_slots):
-            some = order[ends[slot] : ends[slot + 1]][:most]
-            rows[slot, : len(some)], best[slot, : len(some)] = numbers[some], values[some]
+    """Fill in the least values and their rows, (c, m) each, from values and numbers of rows, (n,)."""
+    n_slots, most = rows.shape
+    order = np.lexsort((numbers, values, slots))
+    ends = np.searchsorted(slots[order], np.arange(n_slots + 1))
+    for slot in range(n_slots):
+        some = order[ends[slot] : ends[slot + 1]][:most]
+        rows[slot, : len(some)], best[slot, : len(some)] = numbers[some], values[some]
 
 
 @compile_loop
-def _fill_extremes_compiled(
+def _fill_least_compiled(
     slots: Int64Array,
     numbers: Int64Array,
-    squared: Float64Array,
-    nearest: Int64Array,
-    near: Float64Array,
-    farthest: Int64Array,
-    far: Float64Array,
+    values: Float64Array,
+    rows: Int64Array,
+    best: Float64Array,
 ) -> None:
-    """Compiled twin of `fill_extremes`."""
-    n_slots, most = nearest.shape
+    """Compiled twin of `fill_least`."""
+    n_slots, most = rows.shape
     for i in range(len(slots)):
-        slot, value = slots[i], squared[i]
-        if slot >= n_slots:
+        slot, value, place = slots[i], values[i], most - 1
+        if slot >= n_slots or not value < best[slot, place]:
             continue
-        if value < near[slot, most - 1]:
-            place = most - 1
-            while place > 0 and value < near[slot, place - 1]:
-                near[slot, place], nearest[slot, place] = (
-                    near[slot, place - 1],
-                    nearest[slot, place - 1],
-                )
-                place -= 1
-            near[slot, place], nearest[slot, place] = value, numbers[i]
-        if value > far[slot, most - 1]:
-            place = most - 1
-            while place > 0 and value > far[slot, place - 1]:
-                far[slot, place], farthest[slot, place] = (
-                    far[slot, place - 1],
-                    farthest[slot, place - 1],
-                )
-                place -= 1
-            far[slot, place], farthest[slot, place] = value, numbers[i]
+        while place > 0 and value < best[slot, place - 1]:
+            best[slot, place], rows[slot, place] = best[slot, place - 1], rows[slot, place - 1]
+            place -= 1
+        best[slot, place], rows[slot, place] = value, numbers[i]
 
 
 # Rows between clusters, or far from all

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -225,7 +225,7 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     """
     if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)[0]
-    labels: IndexArray = _rank(rows, centers, scratch, 1, np.empty(0))[0]
+    labels: IndexArray = _rank(Query(rows, centers, scratch or Scratch(), 1))[0]
     return labels
 
 
@@ -236,7 +236,7 @@ def nearest_squared(
     if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)
     squared = np.empty(rows.shape[0])
-    return _rank(rows, centers, scratch, 1, squared)[0], squared
+    return _rank(Query(rows, centers, scratch or Scratch(), 1, squared))[0], squared
 
 
 def nearest_two(
@@ -250,24 +250,27 @@ def nearest_two(
     """
     if centers.divergence is not None and rows.shape[0] and not centers.ranked:
         return centers.divergence.nearest_two(rows, centers.values)
-    labels, seconds = _rank(rows, centers, scratch, 2, NOTHING, gaps)
+    labels, seconds = _rank(Query(rows, centers, scratch or Scratch(), 2, gaps=gaps))
     return labels, seconds
 
 
-def _rank(
-    rows: Rows,
-    centers: Centers,
-    scratch: Scratch | None,
-    count: int,
-    squared: Float64Array,
-    gaps: Float64Array = NOTHING,
-) -> IndexArray:
-    """Return the `count` nearest centers of each row, (count, n).
+class Query(NamedTuple):
+    """Rows whose nearest centers are wanted."""
 
-    Fill `squared`, (n,), with squared distances to the nearest unless it is empty; `gaps` are as in
-    `nearest_two`.
-    """
-    scratch = scratch or Scratch()
+    rows: Rows
+    centers: Centers
+    scratch: Scratch
+    wanted: int
+    """Centers of each row, 1 or 2."""
+    squared: Float64Array = NOTHING
+    """(n,), filled with squared distances to the nearest center unless it is empty."""
+    gaps: Float64Array = NOTHING
+    """See `nearest_two`."""
+
+
+def _rank(query: Query) -> IndexArray:
+    """Return the `count` nearest centers of each row, (count, n)."""
+    rows, centers, scratch, count, squared, _ = query
     if issparse(rows):
         return nearest_csr(rows, centers.definition, centers.columns, count, squared)
     if len(centers) == 1 or not len(rows):
@@ -276,23 +279,21 @@ def _rank(
             squared[:] = costs(rows, centers, labels[0], scratch)
         return labels
     if numba_support.AVAILABLE:
-        found = _without_ranking(rows, centers, count, squared)
+        found = _without_ranking(query)
         if found is not None:
             return found
-    labels, unsure = _rank_by(centers.single, rows, centers, scratch, count, squared, gaps)
+    labels, unsure = _rank_by(centers.single, query)
     if unsure.size:
         doubles = rows[unsure].astype(np.float64)
-        given = doubles, centers, scratch, count, NOTHING, NOTHING
-        labels[:, unsure], _ = _rank_by(centers.double, *given)
+        labels[:, unsure], _ = _rank_by(centers.double, Query(doubles, centers, scratch, count))
         if squared.size:
             squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
 
 
-def _without_ranking(
-    rows: Rows, centers: Centers, count: int, squared: Float64Array
-) -> IndexArray | None:
+def _without_ranking(query: Query) -> IndexArray | None:
     """As `_rank`, by the definition alone, a tree or main axes; None where the ranking is faster."""
+    rows, centers, _, count, squared, _ = query
     points, constants = centers.definition
     few, work = len(rows) * points.size <= FEW_DIFFERENCES, _work(rows, points)
     if not few and centers.searchable(rows, work):
@@ -323,36 +324,21 @@ def _work(rows: Rows, points: Float64Array) -> int:
     return work
 
 
-def _rank_by(
-    ranking: Ranking,
-    rows: Rows,
-    centers: Centers,
-    scratch: Scratch,
-    count: int,
-    squared: Float64Array,
-    gaps: Float64Array,
-) -> tuple[IndexArray, IndexArray]:
-    """As `_rank_tiles`, by compiled loops if these pay; `gaps` are as in `nearest_two`."""
+def _rank_by(ranking: Ranking, query: Query) -> tuple[IndexArray, IndexArray]:
+    """As `_rank_tiles`, by compiled loops if these pay."""
     if numba_support.AVAILABLE:
-        ranked = _rank_compiled(rows, centers, ranking, scratch, count, squared, gaps)
+        ranked = _rank_compiled(ranking, query)
         if ranked is not None:
             return ranked
-    return _rank_tiles(rows, centers, ranking, scratch, count, squared)
+    return _rank_tiles(ranking, query)
 
 
-def _rank_compiled(
-    rows: Rows,
-    centers: Centers,
-    ranking: Ranking,
-    scratch: Scratch,
-    count: int,
-    squared: Float64Array,
-    gaps: Float64Array,
-) -> tuple[IndexArray, IndexArray] | None:
+def _rank_compiled(ranking: Ranking, query: Query) -> tuple[IndexArray, IndexArray] | None:
     """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache.
 
     None if these loops do not pay.
     """
+    rows, centers, scratch, count, squared, gaps = query
     labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
     small = ranking.height >= LEAST_COMPILED_TILE
     tile = min(COMPILED_TILE, ranking.height) if small else COMPILED_TILE
@@ -378,18 +364,9 @@ def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[
     return scratch.array("left", (height, d), dtype), scratch.array("product", (height, k), dtype)
 
 
-def _rank_tiles(
-    rows: Rows,
-    centers: Centers,
-    ranking: Ranking,
-    scratch: Scratch,
-    count: int,
-    squared: Float64Array,
-) -> tuple[IndexArray, IndexArray]:
-    """Return the `count` nearest centers of each row, (count, n), and the rows left in doubt.
-
-    Fill `squared`, (n,), unless it is empty.
-    """
+def _rank_tiles(ranking: Ranking, query: Query) -> tuple[IndexArray, IndexArray]:
+    """Return the `count` nearest centers of each row, (count, n), and the rows left in doubt."""
+    rows, centers, scratch, count, squared, _ = query
     found = np.empty((count, len(rows)), np.intp)
     doubtful = [np.empty(0, np.intp)]
     with np.errstate(all="ignore"):

@@ -174,7 +174,10 @@ class SumColumns(SummedAnswers):
         weights = block.row_weights()
         finite = np.where(np.isfinite(values), values, 0.0)
         sums = np.ascontiguousarray(finite.T) @ weights  # column by column
-        return ColumnSums(weights @ present, sums, self._flaw(block, values))
+        rows, columns = np.nonzero(np.isinf(values))
+        rows, inputs = rows[:1], self.layout.inputs[columns[:1]]
+        flaw = np.column_stack([block.start + rows, inputs, block.rows[rows, inputs]])
+        return ColumnSums(weights @ present, sums, flaw)
 
     def _chunk_csr(self, block: Block) -> ColumnSums:
         rows, weights = csr_array(block.rows), block.row_weights()
@@ -186,12 +189,6 @@ class SumColumns(SummedAnswers):
         sums = total(rows.indices, weights[row_numbers(rows)] * values, rows.shape[1])
         whole = np.full(rows.shape[1], np.add.reduce(weights))
         return ColumnSums(whole, sums, np.empty((0, 3)))
-
-    def _flaw(self, block: Block, values: Float64Array) -> Float64Array:
-        """Return the first flaw among the expanded values, (n, D), of a block."""
-        rows, columns = np.nonzero(np.isinf(values))
-        rows, inputs = rows[:1], self.layout.inputs[columns[:1]]
-        return np.column_stack([block.start + rows, inputs, block.rows[rows, inputs]])
 
 
 @dataclass(frozen=True)

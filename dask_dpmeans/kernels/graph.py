@@ -43,6 +43,7 @@ from dask_dpmeans.kernels.graph_compiled import (
 )
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import pays
+from dask_dpmeans.kernels.random_streams import GOLDEN, mix_array
 
 ALONE = -1
 """Label of a node without links under the normalized cut; target of a node that opens a cluster."""
@@ -169,8 +170,9 @@ def _link_digests(graph: csr_array, start: int, nodes: IndexArray) -> tuple[int,
 
 def _link_digest(nodes: IndexArray, others: IndexArray, weights: Float64Array) -> int:
     """Return a sum over links, (links,) each, that differs for links i, j and j, i."""
-    bits = mix(mix(nodes.astype(np.uint64)) + others.astype(np.uint64)) ^ weights.view(np.uint64)
-    return int(mix(bits)[weights != 0].sum(dtype=np.uint64))
+    ends = mix_array(nodes.astype(np.uint64)) + others.astype(np.uint64)
+    bits = mix_array(mix_array(ends) ^ weights.view(np.uint64))
+    return int(bits[weights != 0].sum(dtype=np.uint64))
 
 
 @dataclass(frozen=True)
@@ -385,18 +387,10 @@ def hashed_uniform(numbers: Int64Array, seed: int) -> Float64Array:
 
     The generator is SplitMix64 (Steele et al. 2014).
     """
-    return (mix(numbers.astype(np.uint64) + _tie_start(seed)) >> np.uint64(11)).astype(
-        np.float64
-    ) * 2.0**-53
+    bits = mix_array(numbers.astype(np.uint64) + _tie_start(seed))
+    return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def _tie_start(seed: int) -> npt.NDArray[np.uint64]:
     """Return the number, (1,), that a seed adds before bits are mixed."""
-    return np.array([seed % 2**32], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-
-
-def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return pseudo-random bits, (m,), of bits, (m,), modulo 2**64."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    return np.array([seed % 2**32], np.uint64) * GOLDEN

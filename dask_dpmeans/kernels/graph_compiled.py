@@ -8,6 +8,7 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.random_streams import mix
 
 Links = tuple[IndexArray, IndexArray, Float64Array]
 """`indptr`, `indices` and `data` of a CSR array."""
@@ -54,6 +55,22 @@ def _bits_for(links: int, limit: int) -> int:
 
 
 @compile_loop
+def _sum_links(
+    row: tuple[IndexArray, Float64Array], node: int, labels: Labels, table: Table
+) -> tuple[float, float, int]:
+    """Add links of a node to sums by cluster; return their sum, the loop, and how many clusters."""
+    indices, data = row
+    degree, loop, used = 0.0, 0.0, 0
+    bits = _bits_for(len(indices), len(indices))
+    for position in range(len(indices)):
+        degree += data[position]
+        if indices[position] == node:
+            loop += data[position]
+        used = _add(table, bits, used, int(labels[indices[position]]), data[position])
+    return degree, loop, used
+
+
+@compile_loop
 def _best_move(
     row: tuple[IndexArray, Float64Array],
     node: int,
@@ -64,18 +81,11 @@ def _best_move(
     table: Table,
 ) -> tuple[int, float, float, float, float, float]:
     """Return target, gain, links to it, links to its own cluster, kept and mass of a node."""
-    indices, data = row
     kept, masses, sizes, rates = totals
     keys, sums, slots = table
     price, _, normalized = rule
-    own, degree, loop, used = labels[node], 0.0, 0.0, 0
-    bits = _bits_for(len(indices), len(indices))
-    for position in range(len(indices)):
-        degree += data[position]
-        if indices[position] == node:
-            loop += data[position]
-        cluster = int(labels[indices[position]])
-        used = _add(table, bits, used, cluster, data[position])
+    own = labels[node]
+    degree, loop, used = _sum_links(row, node, labels, table)
     mass, keeps, outside = 1.0, loop - degree, degree
     if normalized:
         mass, keeps, outside = degree, loop, 0.0
@@ -342,14 +352,6 @@ def members_loop(labels: IndexArray, ends: IndexArray, members: IndexArray) -> N
 
 
 @compile_loop
-def _mix(bits: np.uint64) -> np.uint64:
-    """Return pseudo-random bits, as `graph.mix`."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
-@compile_loop
 def merge_partners_loop(
     graph: Links,
     totals: tuple[Float64Array, Float64Array, Float64Array],
@@ -373,7 +375,7 @@ def merge_partners_loop(
             gain = price + together - (rates[i] + rates[j])
             if gain >= best:
                 pair = np.uint64(min(i, j)) * k + np.uint64(max(i, j))
-                hashed = _mix(pair + first) >> np.uint64(11)
+                hashed = mix(pair + first) >> np.uint64(11)
                 if gain > best or hashed > order:
                     best, partner, order = gain, j, hashed
         partners[i], gains[i] = partner, best
@@ -386,9 +388,9 @@ def link_digests_loop(graph: Links, start: int, digests: np.ndarray) -> None:
     weights = data.view(np.uint64)
     for i in range(len(indptr) - 1):
         node = np.uint64(start + i)
-        mixed = _mix(node)
+        mixed = mix(node)
         for position in range(indptr[i], indptr[i + 1]):
             if data[position] != 0:
                 other = np.uint64(indices[position])
-                digests[0] += _mix(_mix(mixed + other) ^ weights[position])
-                digests[1] += _mix(_mix(_mix(other) + node) ^ weights[position])
+                digests[0] += mix(mix(mixed + other) ^ weights[position])
+                digests[1] += mix(mix(mix(other) + node) ^ weights[position])

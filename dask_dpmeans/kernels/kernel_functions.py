@@ -49,10 +49,6 @@ class NamedSimilarity:
         return 1 / rows.shape[1] if self.gamma is None else self.gamma
 
 
-def _linear(_: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    return left @ right.T
-
-
 def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
     base: Float64Array = kernel.scale_of(left) * (left @ right.T) + kernel.coef0
     return reduce(np.multiply, [base] * kernel.degree)
@@ -80,10 +76,6 @@ def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Fl
     return similar
 
 
-def _cosine(_: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    return unit(left) @ unit(right).T
-
-
 def unit(rows: Float64Array) -> Float64Array:
     """Return rows, (n, d), divided by their lengths; a row of zeros stays, as in scikit-learn."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
@@ -95,9 +87,9 @@ def unit(rows: Float64Array) -> Float64Array:
 
 SIMILARITIES: dict[str, Callable[[NamedSimilarity, Float64Array, Float64Array], Float64Array]] = {
     "rbf": _rbf,
-    "linear": _linear,
+    "linear": lambda _, left, right: left @ right.T,
     "poly": _poly,
-    "cosine": _cosine,
+    "cosine": lambda _, left, right: unit(left) @ unit(right).T,
 }
 
 

@@ -119,19 +119,10 @@ class LeadingColumns:
                 left = np.column_stack([turned, np.ones(len(turned))]).astype(np.float32)
                 whole = (rows[part] - self.middle).astype(np.float32)
             found = np.empty((len(labels), len(left)), np.intp)
-            total += _nearest(
-                rows[part],
-                self.values,
-                left,
-                norms,
-                self.matrix,
-                whole,
-                *self.singles,
-                self.radius,
-                tile,
-                found,
-                squared[part] if squared.size else squared,
-            )
+            ranking = self.matrix, *self.singles, self.radius
+            measured = squared[part] if squared.size else squared
+            given = rows[part], whole, (left, norms), self.values, ranking, tile, found, measured
+            total += _nearest(*given)
             labels[:, part] = found
         return total
 
@@ -140,8 +131,9 @@ def axes_pay(rows: Rows, work: int) -> bool:
     """Return whether centers may be turned for rows, (n, d); see `numba_support.pays`."""
     wide, doubles = np.empty((0, 0)), np.empty(0)
     singles, labels = wide.astype(np.float32), np.empty((0, 0), np.intp)
-    product = wide, singles, doubles, singles, singles, singles, doubles
-    return pays(_nearest, (rows, *product, 0.0, 0, labels, doubles), work)
+    ranking = singles, singles, doubles, 0.0
+    given = rows, singles, (singles, doubles), wide, ranking, 0, labels, doubles
+    return pays(_nearest, given, work)
 
 
 def _turn(
@@ -332,22 +324,20 @@ def _keep_listed(
 @compile_loop
 def _nearest(
     rows: Rows,
-    values: Float64Array,
-    left: Rows,
-    norms: Float64Array,
-    matrix: Rows,
     whole: Rows,
-    singles: Rows,
-    halves: Float64Array,
-    radius: float,
+    turned: tuple[Rows, Float64Array],
+    values: Float64Array,
+    ranking: tuple[Rows, Rows, Float64Array, float],
     tile: int,
     labels: IndexArray,
     squared: Float64Array,
 ) -> int:
     """Fill in the one or two nearest centers of each row; return the number of candidates.
 
-    See `LeadingColumns`.
+    See `LeadingColumns`; `whole` are shifted rows, (n, d), and `turned` has them on the axes, and
+    their norms.
     """
+    (left, norms), (matrix, singles, halves, radius) = turned, ranking
     (n, d), k, count, total = rows.shape, len(matrix), len(labels), 0
     tops, places = np.empty((2, tile), np.float32), np.empty((2, tile), np.int32)
     seen, doubts = np.empty((2, tile), np.int32), np.empty(tile)

@@ -71,17 +71,13 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
         add_rows_compiled(*given)
         return moments
     counts = np.bincount(labels, minlength=k).astype(np.int64)
-    sums = _sums(block, labels, k)
+    members = csc_array(
+        (block.row_weights(), labels, np.arange(len(labels) + 1)), shape=(k, len(labels))
+    )
+    sums = np.asarray(members @ block.doubles())  # column after column, a row each, in row order
     if weights is None:
         return Moments(counts, counts.astype(np.float64), sums, total(labels, squared, k))
     return Moments(counts, total(labels, weights, k), sums, total(labels, weights * squared, k))
-
-
-def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
-    """Return the sums, (k, d), of weight times row, added in row order."""
-    n = len(labels)
-    members = csc_array((block.row_weights(), labels, np.arange(n + 1)), shape=(k, n))
-    return np.asarray(members @ block.doubles())  # column after column, a row each
 
 
 def _csr_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:

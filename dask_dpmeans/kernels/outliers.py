@@ -15,11 +15,8 @@ from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerA
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.random_streams import GOLDEN, mix, mix_array
 
-ONE, GOLDEN = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
-FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-"""Constants of SplitMix64."""
 DRAWN_OUTLIERS = 32
 """Most rows that a pass draws among the outliers."""
 
@@ -120,15 +117,9 @@ def draw_outliers(
 
 
 def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:
-    """Return a random number in [0, 1) for each row number, (l,), that hangs on it and the seed.
-
-    SplitMix64 (Steele, Lea & Flood 2014): a generator for each block would take longer.
-    """
-    mixed = (numbers.astype(np.uint64) + ONE) * GOLDEN + np.uint64(seed)
-    mixed = (mixed ^ (mixed >> SHIFTS[0])) * FACTORS[0]
-    mixed = (mixed ^ (mixed >> SHIFTS[1])) * FACTORS[1]
-    mixed ^= mixed >> SHIFTS[2]
-    return np.asarray((mixed >> SHIFTS[3]).astype(np.float64) * 2.0**-53)
+    """Return a random number in [0, 1) for each row number, (l,), that hangs on it and the seed."""
+    mixed = mix_array((numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN + np.uint64(seed))
+    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def _statistics_compiled(
@@ -147,6 +138,21 @@ def _statistics_compiled(
     total, drawn = _add_outliers(*given)
     taken = DrawnOutliers(keys[:drawn], numbers[:drawn], rows[:drawn])
     return OutlierStatistics(total, departures, moments, taken)
+
+
+@compile_loop
+def _keep_least(
+    keys: Float64Array, numbers: Int64Array, drawn: int, key: float, number: int
+) -> int:
+    """Insert a key and its row among the least ones, drawn so far; return how many there are then."""
+    place = min(drawn, len(keys) - 1)
+    if drawn == len(keys) and not key < keys[place]:
+        return drawn
+    while place > 0 and keys[place - 1] > key:
+        keys[place], numbers[place] = keys[place - 1], numbers[place - 1]
+        place -= 1
+    keys[place], numbers[place] = key, number
+    return min(drawn + 1, len(keys))
 
 
 @compile_loop
@@ -184,20 +190,10 @@ def _add_outliers(
                 sums[best, j] += weight * np.float64(rows[i, j])
         if not weight > 0:
             continue
-        mixed = (np.uint64(first + i) + ONE) * GOLDEN + seed
-        mixed = (mixed ^ (mixed >> SHIFTS[0])) * FACTORS[0]
-        mixed = (mixed ^ (mixed >> SHIFTS[1])) * FACTORS[1]
-        mixed = mixed ^ (mixed >> SHIFTS[2])
-        uniform = np.float64(mixed >> SHIFTS[3]) * 2.0**-53
+        mixed = mix((np.uint64(first + i) + np.uint64(1)) * GOLDEN + seed)
+        uniform = np.float64(mixed >> np.uint64(11)) * 2.0**-53
         key = uniform / (1.0 - uniform) / weight
-        place = min(drawn, len(keys) - 1)
-        if drawn == len(keys) and not key < keys[place]:
-            continue
-        drawn = min(drawn + 1, len(keys))
-        while place > 0 and keys[place - 1] > key:
-            keys[place], numbers[place] = keys[place - 1], numbers[place - 1]
-            place -= 1
-        keys[place], numbers[place] = key, first + i
+        drawn = _keep_least(keys, numbers, drawn, key, first + i)
     for place in range(drawn):
         for j in range(d):
             drawn_rows[place, j] = rows[numbers[place] - first, j]

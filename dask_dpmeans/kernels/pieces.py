@@ -345,7 +345,9 @@ def shake(problem: PieceProblem, labels: IndexArray, random: np.random.Generator
     m, k = len(labels), int(labels.max()) + 1
     kind = random.integers(5)
     if kind == 0 and k > 1:
-        return _merge_with_best(problem, labels, int(random.integers(k)))
+        cluster, gains = int(random.integers(k)), merge_gains(problem, labels)
+        best = int(np.maximum(gains, gains.T)[cluster].argmax())  # which loses least
+        return merge_two(labels, *sorted((cluster, best)))
     if kind == 1 and k > 1:
         first, second = random.choice(k, 2, replace=False)
         return _split_random(problem, merge_two(labels, *sorted((int(first), int(second)))), random)
@@ -356,13 +358,6 @@ def shake(problem: PieceProblem, labels: IndexArray, random: np.random.Generator
     some = random.random(m) < random.choice([0.1, 0.3])
     some[random.integers(m)] = True
     return relabel(np.where(some, random.integers(0, k + 1, m), labels))
-
-
-def _merge_with_best(problem: PieceProblem, labels: IndexArray, cluster: int) -> IndexArray:
-    """Return the labels, (m,), after a cluster has joined the one with which it loses least."""
-    gains = merge_gains(problem, labels)
-    gains = np.maximum(gains, gains.T)[cluster]
-    return merge_two(labels, *sorted((cluster, int(gains.argmax()))))
 
 
 def _split_random(

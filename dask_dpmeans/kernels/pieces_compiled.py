@@ -22,6 +22,13 @@ Problem = tuple[Float64Array, Float64Array, Float64Array, float, float]
 Known = tuple[Int64Array, Int64Array, Float64Array]
 """Members and second halves as bits, (KNOWN_HALVES, words), and gains, (KNOWN_HALVES,)."""
 
+Cluster = tuple[Float64Array, Float64Array, Float64Array, Float64Array, float, float]
+"""Links (n, n) between the pieces of a cluster and their sums (n,), masses (n,), own kept weights
+(n,); kept weight and mass of the cluster."""
+Tables = tuple[Float64Array, Float64Array, Float64Array]
+"""Of k clusters: links of pieces to them (m + 1, m); their kept weights, masses, rates and sizes
+(4, m + 1); by what their rates rise with each piece of others (m + 1, m)."""
+
 
 @compile_loop
 def pairwise_sum(values: Float64Array, n: int) -> float:
@@ -146,16 +153,9 @@ def _objective(price: float, k: int, totals: Float64Array) -> float:
 
 
 @compile_loop
-def _fill_joining(
-    problem: Problem,
-    labels: Int64Array,
-    c: int,
-    sums: Float64Array,
-    totals: Float64Array,
-    joining: Float64Array,
-) -> None:
+def _fill_joining(problem: Problem, labels: Int64Array, c: int, tables: Tables) -> None:
     """Fill `joining[c]`, (m,), with what a cluster's rate rises by with each piece of others."""
-    _, own, masses, _, _ = problem
+    (_, own, masses, _, _), (sums, totals, joining) = problem, tables
     kept, mass, rate = totals[0, c], totals[1, c], totals[2, c]
     for i in range(len(labels)):
         joining[c, i] = (kept + 2.0 * sums[c, i] + own[i]) / (mass + masses[i]) - rate
@@ -166,15 +166,10 @@ def _fill_joining(
 
 @compile_loop
 def _best_move(
-    problem: Problem,
-    labels: Int64Array,
-    k: int,
-    sums: Float64Array,
-    totals: Float64Array,
-    joining: Float64Array,
+    problem: Problem, labels: Int64Array, k: int, tables: Tables
 ) -> tuple[int, int, float]:
     """Return the piece, the target and the gain of the best move, the first among equals."""
-    _, own, masses, price, _ = problem
+    (_, own, masses, price, _), (sums, totals, joining) = problem, tables
     best = np.empty(len(labels))
     for i in range(len(labels)):
         best[i] = joining[0, i]
@@ -201,22 +196,15 @@ def _best_move(
 
 
 @compile_loop
-def _move_pieces(
-    problem: Problem,
-    labels: Int64Array,
-    k: int,
-    sums: Float64Array,
-    totals: Float64Array,
-    joining: Float64Array,
-) -> int:
+def _move_pieces(problem: Problem, labels: Int64Array, k: int, tables: Tables) -> int:
     """Move single pieces of k clusters in place, and return the number of clusters."""
-    links, _, masses, price, least = problem
+    (links, _, masses, price, least), (sums, totals, joining) = problem, tables
     _fill_totals(masses, labels, k, sums, totals)
     for c in range(k):
-        _fill_joining(problem, labels, c, sums, totals, joining)
+        _fill_joining(problem, labels, c, tables)
     value = price * k - pairwise_sum(totals[2], k)
     while True:
-        piece, target, gain = _best_move(problem, labels, k, sums, totals, joining)
+        piece, target, gain = _best_move(problem, labels, k, tables)
         if not gain > least:
             return k
         home = labels[piece]
@@ -239,21 +227,17 @@ def _move_pieces(
         before, value = value, price * k - pairwise_sum(totals[2], k)
         if not value < before:
             return k
-        _fill_joining(problem, labels, target, sums, totals, joining)
+        _fill_joining(problem, labels, target, tables)
         if not emptied:
-            _fill_joining(problem, labels, home, sums, totals, joining)
+            _fill_joining(problem, labels, home, tables)
 
 
 @compile_loop
-def _fill_merge_gains(
-    labels: Int64Array,
-    k: int,
-    price: float,
-    sums: Float64Array,
-    totals: Float64Array,
-    gains: Float64Array,
-) -> None:
-    """Fill gains, (k, k), of merges of k clusters; -inf on and below the diagonal."""
+def _merge_gains(
+    labels: Int64Array, k: int, price: float, sums: Float64Array, totals: Float64Array
+) -> Float64Array:
+    """Return the gains, (k, k), of merges of k clusters; -inf on and below the diagonal."""
+    gains = np.empty((k, k))
     for second in range(k):
         for first in range(k):
             gains[first, second] = 0.0
@@ -267,6 +251,7 @@ def _fill_merge_gains(
             together = kept[first] + kept[second] + 2.0 * gains[first, second]
             together /= masses[first] + masses[second]
             gains[first, second] = price + together - rates[first] - rates[second]
+    return gains
 
 
 @compile_loop
@@ -274,8 +259,7 @@ def _merge_best(
     problem: Problem, labels: Int64Array, k: int, sums: Float64Array, totals: Float64Array
 ) -> int:
     """Make the best merge of k clusters in place, if one gains; return the number of clusters."""
-    gains = np.empty((k, k))
-    _fill_merge_gains(labels, k, problem[3], sums, totals, gains)
+    gains = _merge_gains(labels, k, problem[3], sums, totals)
     best, one, other = problem[4], k, k
     for first in range(k):
         for second in range(first + 1, k):
@@ -286,6 +270,43 @@ def _merge_best(
             labels[i] = one
         labels[i] -= labels[i] > other
     return k - (one < k)
+
+
+@compile_loop
+def _grow_half(
+    cluster: Cluster, seed: int, order: Int64Array, best: Float64Array, leads: Int64Array, s: int
+) -> None:
+    """Fill `order`, (n,), with the pieces of a half that grows from a seed, the best piece first.
+
+    Where the rates of a stage are the best so far, they go to `best`, (n,), and s to `leads`, (n,).
+    """
+    inner, reach, weights, alone, kept, mass = cluster
+    n = len(reach)
+    inside, shared, rates = np.zeros(n, np.bool_), np.zeros(n), np.empty(n)
+    grown_kept = grown_mass = grown_reach = 0.0
+    for stage in range(n - 1):
+        grown_kept += alone[seed] + 2.0 * shared[seed]
+        grown_mass += weights[seed]
+        grown_reach += reach[seed]
+        inside[seed] = True
+        order[stage] = seed
+        rest, lighter = kept - 2.0 * grown_reach, mass - grown_mass
+        if lighter > 0.0:
+            rate = grown_kept / grown_mass + (rest + grown_kept) / lighter
+            if rate > best[stage]:
+                best[stage], leads[stage] = rate, s
+        for j in range(n):
+            shared[j] += inner[seed, j]
+            next_kept = grown_kept + 2.0 * shared[j] + alone[j]
+            next_mass = grown_mass + weights[j]
+            left = kept - 2.0 * (grown_reach + reach[j]) + next_kept
+            lighter = mass - next_mass
+            left = left / lighter if lighter > 0.0 else 0.0
+            rates[j] = next_kept / next_mass + left
+        highest, seed = -np.inf, 0
+        for j in range(n):
+            if not inside[j] and rates[j] > highest:
+                highest, seed = rates[j], j
 
 
 @compile_loop
@@ -303,38 +324,10 @@ def halves_compiled(
         weights[a], alone[a] = masses[members[a]], own[members[a]]
     kept, mass = pairwise_sum(reach, n), pairwise_sum(weights, n)
     orders, leads = np.empty((len(seeds), n), np.int64), np.zeros(n, np.int64)
-    best, shared, rates = np.empty(n), np.empty(n), np.empty(n)
-    for stage in range(n):
-        best[stage] = -np.inf
+    best = np.full(n, -np.inf)
     for s in range(len(seeds)):
-        inside = np.zeros(n, np.bool_)
-        for j in range(n):
-            shared[j] = 0.0
-        grown_kept = grown_mass = grown_reach = 0.0
-        chosen = seeds[s]
-        for stage in range(n - 1):
-            grown_kept += alone[chosen] + 2.0 * shared[chosen]
-            grown_mass += weights[chosen]
-            grown_reach += reach[chosen]
-            inside[chosen] = True
-            orders[s, stage] = chosen
-            rest, lighter = kept - 2.0 * grown_reach, mass - grown_mass
-            if lighter > 0.0:
-                rate = grown_kept / grown_mass + (rest + grown_kept) / lighter
-                if rate > best[stage]:
-                    best[stage], leads[stage] = rate, s
-            for j in range(n):
-                shared[j] += inner[chosen, j]
-                next_kept = grown_kept + 2.0 * shared[j] + alone[j]
-                next_mass = grown_mass + weights[j]
-                left = kept - 2.0 * (grown_reach + reach[j]) + next_kept
-                lighter = mass - next_mass
-                left = left / lighter if lighter > 0.0 else 0.0
-                rates[j] = next_kept / next_mass + left
-            highest, chosen = -np.inf, 0
-            for j in range(n):
-                if not inside[j] and rates[j] > highest:
-                    highest, chosen = rates[j], j
+        cluster = inner, reach, weights, alone, kept, mass
+        _grow_half(cluster, seeds[s], orders[s], best, leads, s)
     last, gain = -1, -np.inf
     for j in range(n):
         second[j] = False
@@ -418,7 +411,7 @@ def descend_compiled(problem: Problem, labels: Int64Array, known: Known) -> None
         for i in range(m):
             before[i] = labels[i]
         _fill_sums(links, labels, k, sums)
-        k = _move_pieces(problem, labels, k, sums, totals, joining)
+        k = _move_pieces(problem, labels, k, (sums, totals, joining))
         _fill_sums(links, labels, k, sums)
         _fill_totals(masses, labels, k, sums, totals)
         lower = _objective(price, k, totals)
@@ -448,8 +441,7 @@ def objective_compiled(problem: Problem, labels: Int64Array) -> float:
 def merge_gains_compiled(problem: Problem, labels: Int64Array) -> Float64Array:
     """Return the gains of merges of k clusters, (k, k); -inf on and below the diagonal."""
     m, k = len(labels), count_clusters(labels)
-    sums, totals, gains = np.empty((k, m)), np.empty((4, k)), np.empty((k, k))
+    sums, totals = np.empty((k, m)), np.empty((4, k))
     _fill_sums(problem[0], labels, k, sums)
     _fill_totals(problem[2], labels, k, sums, totals)
-    _fill_merge_gains(labels, k, problem[3], sums, totals, gains)
-    return gains
+    return _merge_gains(labels, k, problem[3], sums, totals)

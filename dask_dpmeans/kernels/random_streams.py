@@ -1,10 +1,19 @@
-"""Random numbers by name: no two uses of one seed share a stream."""
+"""Random numbers by name: no two uses of one seed share a stream.
+
+Bits that hang on a number alone, such as the number of a row, come from SplitMix64: a generator for
+each block would take longer.
+"""
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.kernels.numba_support import compile_loop, plain
+
 WORD = 2**32 - 1
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio, by which SplitMix64 counts."""
 
 
 class Stream(IntEnum):
@@ -53,3 +62,15 @@ def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequen
 def stream(seed: int, use: Stream, *numbers: int) -> np.random.Generator:
     """Return a generator of the random numbers of a use; parameters as in `seed_sequence`."""
     return np.random.default_rng(seed_sequence(seed, use, *numbers))
+
+
+@compile_loop
+def mix(bits: Any) -> Any:
+    """Return pseudo-random bits of np.uint64 bits, by SplitMix64 (Steele, Lea & Flood 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+mix_array = plain(mix)
+"""`mix` for arrays of bits, of any shape."""

@@ -46,16 +46,12 @@ def proved_bound(problem: Problem, cuts: Cuts, point: Point) -> float:
         prices = point.prices * point.scale
         pull, size = cuts.pull(prices), cuts.size_of_pull(prices)
     against = np.maximum(pull - point.scale * point.multipliers, 0.0)
-    prices_of_items = _item_prices(problem.costs + pull - against, problem.roots)
+    length = float(np.linalg.norm(problem.roots))
+    unit = problem.roots / length
+    column = (problem.costs + pull - against) @ unit
+    # the best u with which M v = 0, for M without this part
+    prices_of_items = (2 * column - (unit @ column) * unit) / (length * problem.roots)
     return bound_of(problem, (pull, size, len(point.prices)), against, prices_of_items)
-
-
-def _item_prices(matrix: Float64Array, roots: Float64Array) -> Float64Array:
-    """Return u, (n,), with which M v = 0: the best one for M without this part."""
-    length = float(np.linalg.norm(roots))
-    unit = roots / length
-    column = matrix @ unit
-    return (2 * column - (unit @ column) * unit) / (length * roots)
 
 
 def bound_of(

@@ -209,7 +209,7 @@ class Boxes:
         boxes = np.concatenate([self.boxes, other.boxes + len(self.middles)])
         return replace(self, boxes=boxes, **joined)
 
-    def halved(self) -> "Boxes":
+    def halve(self) -> "Boxes":
         """Return both halves of each box, cut across its longest side."""
         longest = (np.arange(len(self.middles)), self.halves.argmax(axis=1))
         return self._half(longest, -0.5).then(self._half(longest, 0.5))
@@ -232,7 +232,7 @@ class Boxes:
             halvings=self.halvings + 1,
         )
 
-    def judged(self, priced: PricedRows) -> tuple["Boxes", Float64Array]:
+    def with_bounds(self, priced: PricedRows) -> tuple["Boxes", Float64Array]:
         """Return the boxes with bounds, decided rows in their sums, and the surplus of the middles."""
         of_pairs = priced[self.rows]
         offsets = of_pairs.rows - self.middles[self.boxes]
@@ -320,13 +320,13 @@ def greatest_surplus(priced: PricedRows, enough: float, most_pairs: int) -> Grea
     while stack and pairs <= most_pairs:
         boxes = stack.pop()
         pairs += len(boxes.rows) + len(boxes.middles)
-        boxes, at_middles = boxes.judged(paying)
+        boxes, at_middles = boxes.with_bounds(paying)
         found.append(boxes.middles[at_middles > enough])
         bound = max(bound, float(at_middles.max()) * (1 + paying.near))
         left = boxes.keep(boxes.bounds > bound)
         if boxes.halvings == DEEPEST:
             bound = float(left.bounds.max(initial=bound))
         elif len(left.middles):
-            stack += left.halved().stacks()
+            stack += left.halve().stacks()
     bound = max([bound, *(float(each.bounds.max()) for each in stack)])
     return Greatest(bound + paying.rounding, np.concatenate(found), pairs)

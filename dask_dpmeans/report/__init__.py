@@ -1,4 +1,9 @@
-"""Reports: a run, a path, a tree or a comparison of runs as one HTML page without a network."""
+"""Reports: a run, a path, a tree or a comparison of runs as one HTML page without a network.
+
+`run_page`, `path_page`, `tree_page` and `compare_page` make the contents of a `Page` (`page`), which
+writes them as HTML.  Of a run, `run_rows` reads the rows, `cards` has a card for each cluster, `live`
+the maps that move, and `sentences` the words; `origin` tells where the rows are.
+"""
 
 import os
 from collections.abc import Sequence
@@ -68,7 +73,11 @@ def report(
     CorruptStoreError
         Something in the store is missing or does not match its checksum.
     """
-    [*_, target] = [checked_target(out, _location(each), force) for each in _stores(store)]
+    places = [
+        each.result.store.location if isinstance(each, LoadedRun) else each
+        for each in _stores(store)
+    ]
+    [*_, target] = [checked_target(out, place, force) for place in places]
     contents = page(store, data=data, columns=columns, image_shape=image_shape, **where)
     Location.at(target).write(html(contents).encode())
 
@@ -133,7 +142,3 @@ def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:
     if isinstance(store, Sequence) and not isinstance(store, str):
         return compare_page.checked_number(store)
     return [store]
-
-
-def _location(store: AnyPlace | LoadedRun) -> AnyPlace:
-    return store.result.store.location if isinstance(store, LoadedRun) else store

@@ -71,16 +71,11 @@ class Card(NamedTuple):
 
 def cards(overview: Overview) -> list[Card]:
     """Return a card for each cluster, the heaviest first."""
-    colors = hex_colors(overview)
-    away = "+{} a row" if overview.divergences else "distance {}"
-    return [_card(each, colors[each.cluster], away) for each in overview.clusters]
-
-
-def hex_colors(overview: Overview) -> dict[int, str]:
-    """Return the color of each cluster, the same as in pictures."""
-    colors = plot.cluster_colors(np.arange(len(overview.clusters)))
+    colors = plot.cluster_colors(np.arange(len(overview.clusters)))  # as in pictures
     codes = ["#" + bytes(each).hex() for each in np.rint(colors[:, :3] * 255).astype(np.uint8)]
-    return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
+    away = "+{} a row" if overview.divergences else "distance {}"
+    pairs = zip(overview.clusters, codes, strict=True)
+    return [_card(each, color, away) for each, color in pairs]
 
 
 def _card(portrait: Portrait, color: str, away: str) -> Card:

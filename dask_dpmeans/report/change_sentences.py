@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dask_dpmeans.checks import format_count, format_share
 from dask_dpmeans.figures.data import Change, cluster_name
 from dask_dpmeans.figures.data.labelings import NOISE
+from dask_dpmeans.report.sentences import join_words
 
 MOST_SENTENCES, MOST_NAMES = 8, 8
 """Changes that a text names, and clusters that a list names."""
@@ -36,7 +37,7 @@ class Named:
         names = [self.name(each) for each in clusters[:MOST_NAMES]]
         if len(clusters) > MOST_NAMES:
             names.append(f"{len(clusters) - MOST_NAMES:,} more")
-        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        return join_words(names)
 
 
 def summary(changes: list[Change], first: str, second: str) -> str:
@@ -57,8 +58,7 @@ def summary(changes: list[Change], first: str, second: str) -> str:
             return f"The only cluster of {first} is the same in {second}."
         return f"All {total} of {first} are the same in {second}."
     parts = [f"{number:,} {VERBS[kind]}" for kind, number in numbers.items() if number]
-    told = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    also = ""
+    told, also = join_words(parts), ""
     if gathered:
         also = f"; {gathered:,} of {second} came from several without most of any"
     if len(parts) == 1:

@@ -16,6 +16,7 @@ from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.data import Change, Flows, cluster_name, letters
 from dask_dpmeans.report import change_sentences
 from dask_dpmeans.report.page import Page, Picture, Section, Table
+from dask_dpmeans.report.sentences import join_words
 from dask_dpmeans.selection.metrics import agreement_of
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.manifest import InputDescription
@@ -90,7 +91,8 @@ class Compared:
 
 def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     """Return the contents of the page that compares finished runs over the same rows."""
-    runs = _open_runs(stores)
+    opened = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
+    runs = [Compared(*each) for each in zip(letters(len(opened)), opened, strict=True)]
     unknown = check_same_rows(runs)
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
@@ -122,11 +124,6 @@ def checked_number(stores: Sequence[AnyPlace | LoadedRun]) -> Sequence[AnyPlace 
             f"store must be one store, or from 2 to {MOST_RUNS} runs to compare, got {len(stores)}"
         )
     return stores
-
-
-def _open_runs(stores: Sequence[AnyPlace | LoadedRun]) -> list[Compared]:
-    runs = [each if isinstance(each, LoadedRun) else open_run(each) for each in stores]
-    return [Compared(*each) for each in zip(letters(len(runs)), runs, strict=True)]
 
 
 # The same rows
@@ -184,14 +181,9 @@ def _differing_readings(one: Compared, other: Compared) -> list[str]:
 
 
 def _headline(runs: list[Compared], n_rows: int) -> str:
-    counts = _listed([f"{each.run.model.n_clusters_:,}" for each in runs])
+    counts = join_words([f"{each.run.model.n_clusters_:,}" for each in runs])
     rows = format_count(n_rows, runs[0].words.row)
     return f"{len(runs)} runs compared: {counts} clusters of {rows}"
-
-
-def _listed(words: list[str]) -> str:
-    """Return words as a list in a sentence."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _sentence(

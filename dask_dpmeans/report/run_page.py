@@ -16,7 +16,7 @@ from dask_dpmeans.estimators.auto import UNSTABLE
 from dask_dpmeans.estimators.center_labels import model_columns
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
-from dask_dpmeans.figures.data import Density, Model
+from dask_dpmeans.figures.data import Model
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import LAYERED
 from dask_dpmeans.flags import flags
@@ -254,22 +254,14 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
         caption = MICRO_MAP
     if model.n_clusters_ > LAYERED:
         caption += f" The {LAYERED} heaviest clusters have colors, all others are grey."
-    return [
-        Picture.of(
-            found.title,
-            caption + _rows_outside_map(found),
-            partial(plot.row_map, found, model),
-            dots=True,
-        )
-        for found in rows.overview.maps
-    ]
-
-
-def _rows_outside_map(found: Density) -> str:
-    """Return a sentence about the rows outside of a map, if there are any."""
-    if found.outside <= 0.5:
-        return ""
-    return f" Rows of weight {found.outside:,.6g} lie outside."
+    pictures = []
+    for found in rows.overview.maps:
+        outside = ""
+        if found.outside > 0.5:
+            outside = f" Rows of weight {found.outside:,.6g} lie outside."
+        draw = partial(plot.row_map, found, model)
+        pictures.append(Picture.of(found.title, caption + outside, draw, dots=True))
+    return pictures
 
 
 def _left_out(model: Model, rows: RowParts) -> str:

@@ -2,7 +2,7 @@
 
 from dask_dpmeans.checks import format_count, format_share
 from dask_dpmeans.estimators.bounded import share_above
-from dask_dpmeans.figures.data import Model, Overview, Portrait
+from dask_dpmeans.figures.data import Model, Overview
 from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.run_store import Result
 
@@ -22,13 +22,23 @@ def summary(result: Result, model: Model, found: Overview | None) -> str:
     if model.n_clusters_ > 1:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
         told.append(f"The largest holds {format_share(largest)}")
-    told += _outliers(model)
-    if model.description().bound:
+    words = model.description()
+    if "outliers" in words.facts:
+        told.append(words.facts["outliers"])
+    if words.bound:
         told.append(f"The objective is {share_above(model.gap_)}")
     told += _choice(getattr(model, "choice_", None), model.n_clusters_)
+    if found is not None and found.beyond:
+        far = format_share(found.beyond / result.manifest.input.shape[0])
+        told.append(f"{far} of the rows are far from every center")
     if found is not None:
-        told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]
+        told += _doubts(found)
     return "".join(f"{each}. " for each in told).strip()
+
+
+def join_words(words: list[str]) -> str:
+    """Return words with commas between, and "and" before the last."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def number(value: float) -> str:
@@ -38,12 +48,6 @@ def number(value: float) -> str:
     ('1,604', '70,000', '0.001235')
     """
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-def _outliers(model: Model) -> list[str]:
-    """Return how many rows are outliers, if there can be any."""
-    outliers = model.description().facts.get("outliers")
-    return [] if outliers is None else [outliers]
 
 
 def _choice(choice: Choice | None, k: int) -> list[str]:
@@ -64,12 +68,6 @@ def _choice(choice: Choice | None, k: int) -> list[str]:
     return [sentence]
 
 
-def _far(found: Overview, n_rows: int) -> list[str]:
-    if not found.beyond:
-        return []
-    return [f"{format_share(found.beyond / n_rows)} of the rows are far from every center"]
-
-
 def _doubts(found: Overview) -> list[str]:
     """Return how many rows lie between clusters, and between which most of them do."""
     if found.doubt is None or len(found.clusters) < 2:
@@ -84,12 +82,8 @@ def _doubts(found: Overview) -> list[str]:
     ]
     weight, one, other = max(doubts, key=lambda doubt: doubt[0])
     if weight > 0 and other.doubt is not None and other.doubt >= FEW_DOUBTS:
-        told.append(_hardest(one, other.cluster, other.doubt))
+        told.append(
+            f"Clusters {one.cluster} and {other.cluster} are the hardest to tell apart: "
+            f"{format_share(other.doubt)} of the rows of {one.cluster} could also belong to {other.cluster}"
+        )
     return told
-
-
-def _hardest(one: Portrait, other: int, doubt: float) -> str:
-    return (
-        f"Clusters {one.cluster} and {other} are the hardest to tell apart: {format_share(doubt)} of "
-        f"the rows of {one.cluster} could also belong to {other}"
-    )

@@ -154,7 +154,10 @@ def lower_bound(
         seen.features_ = None
     given = rows_of(X, seen, sample_weight, **where)
     source = given if places is None else places.fit(given, 0).source
-    store = result.store if result is not None and _may_keep(result, given) else None
+    store = None  # of a run that may be written, if these are its rows
+    if result is not None and not result.store.location.read_only:
+        same = fingerprint(given.summary) == result.manifest.input.fingerprint
+        store = result.store if same else None
     if store is not None:
         source = replace(source, checkpoints=BoundCheckpoints(store))
     found = _bound_of(source, model._centers().values, penalty)
@@ -188,12 +191,6 @@ def _keep(store: RunStore, found: LowerBound) -> None:
         store.write_bound(asdict(found))
     except NOT_WRITTEN as error:
         warnings.warn(f"the bound is not kept in {store.shown}: {error}", UserWarning, stacklevel=3)
-
-
-def _may_keep(result: Result, source: RowSource) -> bool:
-    """Return whether a run may be written, and some rows are known to be its rows."""
-    same = fingerprint(source.summary) == result.manifest.input.fingerprint
-    return same and not result.store.location.read_only
 
 
 def _bound_of(source: RowSource, centers: Float64Array, penalty: float) -> LowerBound:

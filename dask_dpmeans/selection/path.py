@@ -30,7 +30,7 @@ from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
     FitOptions,
     TrialFits,
-    described,
+    describe_options,
     rows_of_cube,
     seed_of_job,
     split_options,
@@ -299,8 +299,8 @@ def find_path(
         max_clusters=parameters.max_clusters,
         **own,
     )
-    asked = trial.describe(X, sample_weight, parameters.describe() | described(own))
-    trial = trial.saved_in(checkpoint, "path", asked)
+    asked = trial.describe(X, sample_weight, parameters.describe() | describe_options(own))
+    trial = trial.with_checkpoint(checkpoint, "path", asked)
     if parameters.penalties and parameters.summary_rows is None and parameters.fits_see_summary:
         trial = trial.with_rows_for_penalty(parameters.penalties[0])
     fits = trial.fits(parameters.penalties or trial.default_penalties())

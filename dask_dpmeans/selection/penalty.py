@@ -23,7 +23,7 @@ from dask_dpmeans.selection.trial_fits import (
     FitOptions,
     RowOptions,
     TrialFits,
-    described,
+    describe_options,
     rows_and_mean,
     rows_of_cube,
     seed_of_job,
@@ -218,14 +218,14 @@ def penalty_for(
         "metric": metric,
     }
     own, reading = split_options(where)
-    parameters |= described(own)
+    parameters |= describe_options(own)
     with locked_checkpoint(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
         seed = seed_of_job(kept, random_state)
         trial: TrialFits = trial_fits(
             X, sample_weight, reading, seed, summary_rows, search=search, metric=metric, **own
         )
         parameters["summary_rows"] = None if summary_rows is None else int(summary_rows)
-        trial = trial.saved_in(kept, "penalty", trial.describe(X, sample_weight, parameters))
+        trial = trial.with_checkpoint(kept, "penalty", trial.describe(X, sample_weight, parameters))
         if summary_rows is None and sees_summary:
             trial = trial.with_rows_for(n_clusters)
         found = trial.bisect(n_clusters, on_all_rows=full and not trial.whole)

@@ -102,7 +102,7 @@ def rows_of_cube(X: Any, sample_weight: Any, options: FitOptions) -> tuple[Any, 
     return given.rows, given.sample_weight, rest
 
 
-def described(own: dict[str, Any]) -> dict[str, Any]:
+def describe_options(own: dict[str, Any]) -> dict[str, Any]:
     """Return parameters of `DPMeans` for JSON, without those at their defaults."""
     plain = DPMeans().get_params(deep=False)
     found = {name: value for name, value in own.items() if value != plain[name]}
@@ -156,7 +156,9 @@ class TrialFits(ABC):
         kept = {name: job[name] for name in ("input", "column_names", "checksummed", "versions")}
         return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
-    def saved_in(self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]) -> Self:
+    def with_checkpoint(
+        self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]
+    ) -> Self:
         """Return these fits with a checkpoint, which saves finished fits for a later start."""
         if checkpoint is None:
             return self

@@ -1,4 +1,10 @@
-"""Outputs as Zarr groups: locations, locks, checksummed arrays, runs."""
+"""Outputs as Zarr groups: locations, locks, checksummed arrays, runs.
+
+`location` names a place and `lock` keeps other jobs from it.  An `Output` (`output`) is written as a
+whole; a `RunStore` (`run_store`) also has the steps of a fit (`step_log`) and a `manifest` of what
+was asked.  `arrays` has the checksums, `array_spec` the names and shapes of arrays, and `anndata`
+writes clusters of cells.
+"""
 
 from typing import TYPE_CHECKING
 

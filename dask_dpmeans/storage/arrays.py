@@ -400,13 +400,8 @@ def write_chunks(array: "zarr.Array[Any]", start: int, answer: np.ndarray[Any, A
     """Write whole chunks of rows, (m, ...), from `start` on, and return their digests."""
     store, height, stop = NotedStore(array.store), array.chunks[0], start + len(answer)
     through(array, store)[start:stop] = answer
-    keys = [_key(array, number) for number in range(start // height, -(-stop // height))]
-    return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(
-        -1, DIGEST_BYTES
-    )
-
-
-def _key(array: "zarr.Array[Any]", number: int) -> str:
-    """Return the key of a chunk of an array over the rows."""
-    key = array.metadata.encode_chunk_key((number, *[0] * (array.ndim - 1)))
-    return f"{array.path}/{key}".removeprefix("/")
+    digests = []
+    for number in range(start // height, -(-stop // height)):
+        key = array.metadata.encode_chunk_key((number, *[0] * (array.ndim - 1)))
+        digests.append(store.digests[f"{array.path}/{key}".removeprefix("/")])
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)

@@ -16,7 +16,7 @@ from strategies import table
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
-from dask_dpmeans import DPMeans, InputError, dry_run, fit
+from dask_dpmeans import DPMeans, InputError, dry_run, fit, sources
 from dask_dpmeans.api import cost
 from dask_dpmeans.api.cost import Sample, estimate_from, shard_seconds
 from dask_dpmeans.engine.plan import Plan
@@ -530,7 +530,7 @@ def test_an_estimate_of_a_local_store_opens_its_path(rows, run, tmp_path):
 def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, run, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        cost, "why_processes", lambda layout: asked.append(layout) or "threads wait"
+        sources, "why_processes", lambda layout: asked.append(layout) or "threads wait"
     )
     (*_, found) = dry_run(rows, run, MODEL).advice
     assert re.fullmatch(

@@ -56,7 +56,7 @@ def tasks(data: Path | None, seeds: int, share: float) -> Iterator[Task]:
             yield Task(name, forms, classes)
 
 
-def imputed(imputer: Any) -> Method:
+def impute_rows(imputer: Any) -> Method:
     """KMeans of the rows with their holes filled."""
     return lambda task: told_means(imputer.fit_transform(task.forms["holes"]), task.k)
 
@@ -74,9 +74,9 @@ PEERS: dict[str, Method] = {
     "KMeans, complete": lambda task: told_means(task.forms["complete"], task.k),
     "DPMeans, complete": ours("complete"),
     "ceiling": ceiling,
-    "mean, KMeans": imputed(SimpleImputer()),
-    "KNNImputer, KMeans": imputed(KNNImputer()),
-    "IterativeImputer, KMeans": imputed(IterativeImputer(random_state=0)),
+    "mean, KMeans": impute_rows(SimpleImputer()),
+    "KNNImputer, KMeans": impute_rows(KNNImputer()),
+    "IterativeImputer, KMeans": impute_rows(IterativeImputer(random_state=0)),
 }
 OURS: dict[str, Method] = {
     f"DPMeans, {how}": ours("holes", missing=how) for how in ("observed", "unscaled")

@@ -80,9 +80,9 @@ def test_boxes_bound_the_surplus_of_their_centers(seed, spread, halvings):
     priced, rows = drawn(seed, spread)
     low, high = priced.corners()
     centers = np.random.default_rng(seed).uniform(low, high, (60, len(low)))
-    boxes, _ = whole_space(priced).judged(priced)
+    boxes, _ = whole_space(priced).with_bounds(priced)
     for _ in range(halvings):
-        boxes, at_middles = boxes.halved().judged(priced)
+        boxes, at_middles = boxes.halve().with_bounds(priced)
         assert (rows.surplus(boxes.middles) <= at_middles + 1e-9).all()
     inside = (np.abs(centers[:, np.newaxis] - boxes.middles) <= boxes.halves).all(axis=2)
     assert inside.any(axis=1).all()

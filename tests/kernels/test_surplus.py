@@ -81,9 +81,9 @@ def test_halves_of_boxes_hold_every_center_and_bound_its_surplus(seed, kind, hal
     rng = np.random.default_rng(seed)
     low, high = priced.rows.min(axis=0), priced.rows.max(axis=0)
     centers = rng.uniform(low, high, (50, len(low)))
-    boxes, _ = whole_space(priced).judged(priced)
+    boxes, _ = whole_space(priced).with_bounds(priced)
     for _ in range(halvings):
-        boxes, at_middles = boxes.halved().judged(priced)
+        boxes, at_middles = boxes.halve().with_bounds(priced)
     np.testing.assert_allclose(at_middles, priced.surplus(boxes.middles), rtol=1e-7, atol=1e-7)
     inside = (np.abs(centers[:, np.newaxis] - boxes.middles) <= boxes.halves).all(axis=2)
     assert inside.any(axis=1).all()

@@ -1,4 +1,9 @@
-"""The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
+"""The numbers of pictures; `dask_dpmeans.figures.plot` draws them.
+
+`rows` has maps of rows (`places` on the earth), `portraits` all clusters from one pass, `clusters`
+what a fit alone tells of them; `steps`, `trees`, `graphs`, `choice` and `label_maps` are named after
+their pictures.  `labelings` compares labels, and `ribbons` lays out their flows.
+"""
 
 from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.figures.data.choice import Numbers, choice

@@ -4,7 +4,13 @@ import numpy as np
 
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.figures.data.columns import Model
-from dask_dpmeans.figures.data.rows import FEW_ROWS, Density, layers_of, trimmed, upper_ends
+from dask_dpmeans.figures.data.rows import (
+    FEW_ROWS,
+    Density,
+    layers_of,
+    trim_empty_boxes,
+    upper_ends,
+)
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.boxes import Histogram
 from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
@@ -39,7 +45,7 @@ def chart(source: RowSource, model: Model, predict: Kernel) -> Density:
         high = upper_ends(low, high)
         boxes = Histogram(plane, low, high, BINS, clusters)
         (answer,) = source.fold(ByCluster(predict, (boxes,)), name="places")
-        counts, low, high = trimmed(boxes.counts(answer), low, high, centers)
+        counts, low, high = trim_empty_boxes(boxes.counts(answer), low, high, centers)
     places = centers, np.arange(len(centers)), points, labels, counts, layers, low, high, 0.0
     axes = ["longitude", "latitude"]
     return Density("Places", *places, n_rows, axes, "degrees", is_chart=True)

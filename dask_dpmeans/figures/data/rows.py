@@ -169,7 +169,7 @@ class View:
         else:
             counts = statistic.counts(answer)
             outside = max(0.0, source.summary.weight - float(counts.sum()))
-            counts, low, high = trimmed(counts, statistic.low, statistic.high, centers)
+            counts, low, high = trim_empty_boxes(counts, statistic.low, statistic.high, centers)
         n_rows = source.plan.n_rows
         places = centers, groups, points, labels, counts, layers, low, high, outside
         return Density(self.title, *places, n_rows, self.axes, self.unit)
@@ -317,7 +317,7 @@ def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
     return beyond
 
 
-def trimmed(
+def trim_empty_boxes(
     counts: Float64Array, low: Float64Array, high: Float64Array, centers: Float64Array
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return counts and corners without empty boxes at the sides, unless a center lies there.

@@ -8,15 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    GREY,
-    INK,
-    PALE,
-    SMALL,
-    AnyFigure,
-    new_figure,
-    scale_values,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.figures.plot.labels import choose_spaced
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
@@ -30,15 +22,14 @@ ABOVE = 3
 
 
 def choice(
-    model: data.Model | Choice, figure: AnyFigure | None = None, ax: Axes | None = None
-) -> AnyFigure:
+    model: data.Model | Choice, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw the scores, the stability and the penalties of the numbers of clusters of a choice.
 
     Parameters
     ----------
     model : an estimator that was fitted with ``penalty="auto"``, or its `choice_`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -47,7 +38,7 @@ def choice(
     chosen number is black and bold, and the next best are labeled.
     """
     found = data.choice(model)
-    figure = new_figure(figure, ax, 5.6, 6.4)
+    figure = canvas.new_figure(figure, ax, 5.6, 6.4)
     halves = figure.subfigures(2, 1, height_ratios=[1.3, 1.0], squeeze=False)
     above, below = halves[:, 0]
     scores, stability = above.subplots(2, 1, sharex=True, height_ratios=[1.7, 1.0])
@@ -67,11 +58,11 @@ def _draw_scores(axes: Axes, found: data.Numbers, most: float) -> None:
     chosen = found.alternatives[0]
     scored = [each for each in found.alternatives if each.n_clusters > 1]
     shown = (found.n_clusters <= most) & ~np.isnan(found.scores)
-    axes.vlines(found.n_clusters[shown], 0, found.scores[shown], color=GREY, linewidth=1.5)
+    axes.vlines(found.n_clusters[shown], 0, found.scores[shown], color=canvas.GREY, linewidth=1.5)
     points = np.array([[each.n_clusters, each.score] for each in scored]).reshape(-1, 2)
-    axes.vlines(points[:, 0], 0, points[:, 1], color=GREY, linewidth=1.5)
+    axes.vlines(points[:, 0], 0, points[:, 1], color=canvas.GREY, linewidth=1.5)
     if chosen.n_clusters > 1:
-        axes.vlines(chosen.n_clusters, 0, chosen.score, color=INK, linewidth=4)
+        axes.vlines(chosen.n_clusters, 0, chosen.score, color=canvas.INK, linewidth=4)
     axes.set_title(found.headline, fontsize="medium", loc="left")
     axes.set_ylabel("score")
     axes.set_xlim(0, most)
@@ -87,8 +78,8 @@ def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
     numbers, indices = np.array(known).reshape(-1, 2).T
     chosen = int(alternatives[0].stability is not None)  # it is the first
     style: dict[str, Any] = {"marker": "o", "linestyle": ""}
-    axes.plot(numbers[chosen:], indices[chosen:], color=GREY, markersize=5, **style)
-    axes.plot(numbers[:chosen], indices[:chosen], color=INK, markersize=8, **style)
+    axes.plot(numbers[chosen:], indices[chosen:], color=canvas.GREY, markersize=5, **style)
+    axes.plot(numbers[:chosen], indices[:chosen], color=canvas.INK, markersize=8, **style)
     axes.set_ylim(indices.min(initial=0.0) - 0.05, 1.1)
     axes.set_ylabel("stability")
     axes.set_xlabel("number of clusters")
@@ -107,12 +98,12 @@ def _draw_stairs(axes: Axes, found: data.Numbers) -> None:
     shown = (found.high > low) & (found.low < high)
     numbers, ends = found.n_clusters[shown], found.high[shown]
     edges = sign * np.array([max(low, found.low[shown][0]), *ends])
-    axes.stairs(numbers, edges, baseline=None, color=GREY, linewidth=1.5)
-    axes.axvspan(sign * chosen.low, sign * chosen.high, color=PALE, zorder=0)
+    axes.stairs(numbers, edges, baseline=None, color=canvas.GREY, linewidth=1.5)
+    axes.axvspan(sign * chosen.low, sign * chosen.high, color=canvas.PALE, zorder=0)
     span = [sign * chosen.low, sign * chosen.high]
-    axes.plot(span, 2 * [chosen.n_clusters], color=INK, linewidth=4)
+    axes.plot(span, 2 * [chosen.n_clusters], color=canvas.INK, linewidth=4)
     _scale_penalties(axes, sign * low, sign * high, sign)
-    scale_values(axes, numbers, whole=True)
+    canvas.scale_values(axes, numbers, whole=True)
     bottom, top = numbers.min(), numbers.max()
     axes.set_ylim(bottom / 1.2, 1.5 * top)
     axes.set_ylabel("best number\nof clusters")
@@ -161,7 +152,7 @@ def _label(
                 textcoords="offset points",
                 ha=align,
                 va="bottom",
-                fontsize=SMALL,
+                fontsize=canvas.SMALL,
                 fontweight=weight,
                 bbox=box,
             )

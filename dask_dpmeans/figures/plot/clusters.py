@@ -12,18 +12,7 @@ from dask_dpmeans.checks import format_share
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    FEW,
-    INK,
-    OTHER,
-    SMALL,
-    WIDTH,
-    AnyFigure,
-    colors_by_weight,
-    new_figure,
-    short_name,
-    within,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 MOST_WIDTH = 7.0
@@ -34,14 +23,15 @@ MOST_SCORE = 3.0
 """Larger scores have the color of this one, so that one outlier does not make all others pale."""
 
 
-def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
+def sizes(
+    model: data.Model, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw the share and the root-mean-square radius of each cluster, the heaviest first.
 
     Parameters
     ----------
     model : a fitted estimator
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -51,33 +41,36 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     """
     found, words = data.sizes(model), model.description()
     k = len(found.clusters)
-    figure = new_figure(figure, ax, WIDTH, within(1.2 + 0.21 * k, 2.0, 6.0 if k > FEW else 10.0))
+    height = canvas.within(1.2 + 0.21 * k, 2.0, 6.0 if k > canvas.FEW else 10.0)
+    figure = canvas.new_figure(figure, ax, canvas.WIDTH, height)
     bars, radii = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     for axes in (bars, radii):
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xmargin(0.08)
     ranks, shares = np.arange(k), found.weights / found.weights.sum()
-    colors = colors_by_weight(model.cluster_weights_)[found.clusters]
-    bars.barh(ranks[:MANY], shares[:MANY], height=0.8 if k <= FEW else 1.0, color=colors[:MANY])
+    colors = canvas.colors_by_weight(model.cluster_weights_)[found.clusters]
+    bars.barh(
+        ranks[:MANY], shares[:MANY], height=0.8 if k <= canvas.FEW else 1.0, color=colors[:MANY]
+    )
     if k > MANY:
         edges = np.arange(MANY, k + 1) - 0.5
-        bars.stairs(shares[MANY:], edges, orientation="horizontal", fill=True, color=OTHER)
+        bars.stairs(shares[MANY:], edges, orientation="horizontal", fill=True, color=canvas.OTHER)
     bars.xaxis.set_major_formatter(PercentFormatter(1.0))
     bars.set_xlabel("share of the " + found.unit.replace("sum over rows", "weight of the rows"))
-    dots = {"s": within(1500 / k, 6, 40), "clip_on": False, "rasterized": k > MANY}
+    dots = {"s": canvas.within(1500 / k, 6, 40), "clip_on": False, "rasterized": k > MANY}
     radii.scatter(found.radii, ranks, color=colors, **dots)
     radii.set_xlabel(_radii_label(words))
     radii.tick_params(axis="y", length=0)
     if found.limit is not None:
         root = "" if words.distance_unit else "√"
         label = f"{root}{words.penalty_name} = {found.limit:.4g}"
-        radii.axvline(found.limit, color=INK, linestyle="--", linewidth=1, label=label)
-        radii.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), fontsize=SMALL)
+        radii.axvline(found.limit, color=canvas.INK, linestyle="--", linewidth=1, label=label)
+        radii.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), fontsize=canvas.SMALL)
     radii.set_xlim(0, 1.08 * max(*found.radii, found.limit or 0.0) or 1.0)
     bars.set_ylim(k - 0.4, -0.6)
     for axes in (bars, radii):
         axes.xaxis.set_major_locator(MaxNLocator(4))
-    if k > FEW:
+    if k > canvas.FEW:
         bars.set_ylabel("clusters by weight, the heaviest is 0")
         return figure
     bars.set_yticks(ranks, [str(each) for each in found.clusters])
@@ -98,7 +91,11 @@ def _radii_label(words: Description) -> str:
 def _write_shares(axes: Axes, shares: Float64Array) -> None:
     """Write the share of each cluster beside its bar."""
     for rank, share in enumerate(shares):
-        place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        place: dict[str, Any] = {
+            "textcoords": "offset points",
+            "va": "center",
+            "fontsize": canvas.SMALL,
+        }
         axes.annotate(format_share(float(share)), (share, rank), (3, 0), **place)
     axes.set_xlim(0, 1.25 * shares.max())
 
@@ -113,10 +110,10 @@ class ProfileOptions(TypedDict, total=False):
 def profile(
     model: data.Model,
     feature_names: Sequence[str] | None = None,
-    figure: AnyFigure | None = None,
+    figure: canvas.AnyFigure | None = None,
     ax: Axes | None = None,
     **most: Unpack[ProfileOptions],
-) -> AnyFigure:
+) -> canvas.AnyFigure:
     """Draw z-scores of the centers as a heat map: the features in which clusters differ.
 
     Parameters
@@ -124,8 +121,7 @@ def profile(
     model : a fitted estimator with `cluster_centers_`
     feature_names : (d,) str, optional
         The default is the column names of the fitted DataFrame, or numbers.
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     **most : max_features, max_clusters, as for `dask_dpmeans.figures.data.profile`
 
     Returns
@@ -137,11 +133,11 @@ def profile(
     lines, columns = found.scores.T.shape
     left_out = _left_out("clusters", [str(each) for each in found.clusters_left_out])
     left_out += _left_out("features", found.features_left_out)
-    width = within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
-    figure = new_figure(figure, ax, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
+    width = canvas.within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
+    figure = canvas.new_figure(figure, ax, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
     axes = figure.subplots()
     largest = float(np.abs(found.scores).max())
-    bound = within(largest, 1.0, MOST_SCORE)
+    bound = canvas.within(largest, 1.0, MOST_SCORE)
     colors: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound}
     image = axes.imshow(found.scores.T, aspect="auto", interpolation="nearest", **colors)
     for sign, marker in ((1, "+"), (-1, "_")):
@@ -149,12 +145,12 @@ def profile(
         dark = np.abs(found.scores.T[row, column]) > 0.6 * bound
         color = np.where(dark, "white", "black")
         axes.scatter(column, row, marker=marker, s=22, linewidth=1.2, color=color)
-    names = [short_name(name) for name in found.features]
-    axes.set_yticks(range(lines), names, fontsize=SMALL)
+    names = [canvas.short_name(name) for name in found.features]
+    axes.set_yticks(range(lines), names, fontsize=canvas.SMALL)
     axes.set_ylim(lines - 0.5, -0.5)
     axes.set_xlabel("\n".join(["cluster", *left_out]))
     numbers = [str(each) for each in found.clusters]
-    _mark_clusters(axes, numbers, colors_by_weight(model.cluster_weights_)[found.clusters])
+    _mark_clusters(axes, numbers, canvas.colors_by_weight(model.cluster_weights_)[found.clusters])
     beyond = "both" if largest > MOST_SCORE else "neither"
     figure.colorbar(image, ax=axes, label="z-score of the center", extend=beyond, aspect=30)
     return figure
@@ -162,8 +158,8 @@ def profile(
 
 def _mark_clusters(axes: Axes, names: list[str], colors: Float64Array) -> None:
     """Name the columns of a heat map, and mark the colors, (c, 4), of their clusters above."""
-    turn = 90 * (len(names) > FEW / 3)
-    axes.set_xticks(range(len(names)), names, rotation=turn, fontsize=SMALL)
+    turn = 90 * (len(names) > canvas.FEW / 3)
+    axes.set_xticks(range(len(names)), names, rotation=turn, fontsize=canvas.SMALL)
     axes.set_xlim(-0.5, len(names) - 0.5)
     bottom, top = axes.get_ylim()
     height = max(0.4, 0.012 * bottom)
@@ -176,7 +172,7 @@ def _left_out(what: str, names: list[str], most: int = 8) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - most:,} more" * (len(names) > most)
-    some = ", ".join(map(short_name, names[:most]))
+    some = ", ".join(map(canvas.short_name, names[:most]))
     return wrap(f"left out, differing least: {what} {some}{more}", 60)
 
 
@@ -189,17 +185,16 @@ class SharingOptions(TypedDict, total=False):
 
 def sharing(
     model: HDPMeans,
-    figure: AnyFigure | None = None,
+    figure: canvas.AnyFigure | None = None,
     ax: Axes | None = None,
     **most: Unpack[SharingOptions],
-) -> AnyFigure:
+) -> canvas.AnyFigure:
     """Draw the shares of the clusters in the weight of each data set.
 
     Parameters
     ----------
     model : a fitted `HDPMeans`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     **most : max_lines, max_centers, as for `dask_dpmeans.figures.data.sharing`
 
     Returns
@@ -208,8 +203,11 @@ def sharing(
     """
     found = data.sharing(model, **most)
     lines, columns = found.shares.shape
-    width, height = within(2.8 + 0.16 * columns, 5, MOST_WIDTH), within(1.4 + 0.18 * lines, 3, 8)
-    figure = new_figure(figure, ax, width, height)
+    width, height = (
+        canvas.within(2.8 + 0.16 * columns, 5, MOST_WIDTH),
+        canvas.within(1.4 + 0.18 * lines, 3, 8),
+    )
+    figure = canvas.new_figure(figure, ax, width, height)
     axes = figure.subplots()
     colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": 1}
     image = axes.imshow(found.shares, aspect="auto", interpolation="nearest", **colors)
@@ -218,7 +216,7 @@ def sharing(
         names.append("others")
         label += f", others: {len(found.centers_together):,}"
     axes.set_xlabel(label)
-    _mark_clusters(axes, names, colors_by_weight(model.cluster_weights_)[found.centers])
+    _mark_clusters(axes, names, canvas.colors_by_weight(model.cluster_weights_)[found.centers])
     _label_sets(axes, found.sets)
     figure.colorbar(image, ax=axes, label="share of the data set's weight")
     return figure
@@ -226,8 +224,8 @@ def sharing(
 
 def _label_sets(axes: Axes, sets: list[Int64Array]) -> None:
     one_a_line = max(map(len, sets)) == 1
-    if one_a_line and len(sets) <= FEW:
-        axes.set_yticks(range(len(sets)), [str(each[0]) for each in sets], fontsize=SMALL)
+    if one_a_line and len(sets) <= canvas.FEW:
+        axes.set_yticks(range(len(sets)), [str(each[0]) for each in sets], fontsize=canvas.SMALL)
         axes.set_ylabel("data set")
         return
     axes.set_yticks([])

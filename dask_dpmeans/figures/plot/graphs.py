@@ -12,16 +12,7 @@ from scipy.sparse import csr_array
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    COLORS,
-    INK,
-    SMALL,
-    WIDTH,
-    AnyFigure,
-    colors_by_weight,
-    new_figure,
-    within,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
@@ -35,20 +26,19 @@ NAMES_ABREAST = 4
 def graph(
     graph: ArrayLike | AnyPlace | RowSource,
     labels: ArrayLike,
-    figure: AnyFigure | None = None,
+    figure: canvas.AnyFigure | None = None,
     ax: Axes | None = None,
     *,
     cluster_weights: ArrayLike | None = None,
     **where: Unpack[Stored],
-) -> AnyFigure:
+) -> canvas.AnyFigure:
     """Draw nodes and links of a small graph, with a color and marker for each cluster.
 
     Parameters
     ----------
     graph : (n, n) as for `GraphCutDPMeans.fit`, up to 500 nodes and 20,000 links
     labels : (n,) integers; -1 for nodes without a cluster
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     cluster_weights : (k,), optional
         The heaviest clusters have colors.  The default is the degrees of the clusters.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
@@ -59,27 +49,31 @@ def graph(
     """
     found = data.drawable(graph, labels, **where)
     numbers = np.unique(found.labels)
-    names = min(len(numbers), len(COLORS) + 2)
-    figure = new_figure(figure, ax, WIDTH, WIDTH + 0.2 * -(-names // NAMES_ABREAST))
+    names = min(len(numbers), len(canvas.COLORS) + 2)
+    figure = canvas.new_figure(
+        figure, ax, canvas.WIDTH, canvas.WIDTH + 0.2 * -(-names // NAMES_ABREAST)
+    )
     axes = figure.subplots()
     positions = _positions(found.adjacency)
     links = found.adjacency.tocoo()
     once = links.row < links.col
     lines = np.stack([positions[links.row[once]], positions[links.col[once]]], axis=1)
-    width = within(300 / max(1, len(lines)), 0.2, 0.8)
+    width = canvas.within(300 / max(1, len(lines)), 0.2, 0.8)
     axes.add_collection(LineCollection(list(lines), colors="0.75", linewidths=width))
-    size = within(4000 / len(positions), 18, 60)
+    size = canvas.within(4000 / len(positions), 18, 60)
     alone = positions[found.labels < 0]
     if len(alone):
         label = f"no cluster ({len(alone):,})"
-        axes.scatter(alone[:, 0], alone[:, 1], size, marker="x", color=INK, zorder=2, label=label)
+        axes.scatter(
+            alone[:, 0], alone[:, 1], size, marker="x", color=canvas.INK, zorder=2, label=label
+        )
     numbers = numbers[numbers >= 0]
     weights = _weights(found, numbers, cluster_weights)
-    colors = colors_by_weight(weights)
+    colors = canvas.colors_by_weight(weights)
     for rank, which in enumerate(np.argsort(-weights, kind="stable")):
         number = numbers[which]
         members, marker = positions[found.labels == number], MARKERS[rank % len(MARKERS)]
-        style: dict[str, Any] = {"marker": marker, "color": colors[which], "edgecolor": INK}
+        style: dict[str, Any] = {"marker": marker, "color": colors[which], "edgecolor": canvas.INK}
         label = f"cluster {number} ({len(members):,})"
         axes.scatter(
             members[:, 0], members[:, 1], size, zorder=2, label=label, linewidth=0.6, **style
@@ -103,10 +97,14 @@ def _positions(adjacency: csr_array) -> Float64Array:
 def _add_legend(axes: Axes) -> None:
     """Name the clusters that have colors, the heaviest first, below the picture."""
     handles, names = axes.get_legend_handles_labels()
-    most = len(COLORS) + names[0].startswith("no cluster")
+    most = len(canvas.COLORS) + names[0].startswith("no cluster")
     more = len(names) - most
     title = f"and {format_count(more, 'smaller cluster')}, grey" if more > 0 else None
-    style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "title_fontsize": SMALL}
+    style: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": canvas.SMALL,
+        "title_fontsize": canvas.SMALL,
+    }
     style |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "alignment": "left"}
     columns = min(len(names), NAMES_ABREAST)
     axes.legend(

@@ -27,8 +27,7 @@ def label_map(
     ----------
     found : labels on a grid
     weights : (k,), weights of the clusters
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

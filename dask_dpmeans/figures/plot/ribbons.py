@@ -12,15 +12,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.checks import describe_value, format_count, format_share
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    GREY,
-    INK,
-    SMALL,
-    AnyFigure,
-    cluster_colors,
-    new_figure,
-    short_name,
-)
+from dask_dpmeans.figures.plot import canvas
 
 HEIGHT, LABEL = 3.4, 0.17
 """Inches of all rows together, and from one box to the next, which leaves room for its name."""
@@ -33,9 +25,9 @@ BEND = 0.45
 def flows(
     flows: data.Flows,
     names: Sequence[str] | None = None,
-    figure: AnyFigure | None = None,
+    figure: canvas.AnyFigure | None = None,
     ax: Axes | None = None,
-) -> AnyFigure:
+) -> canvas.AnyFigure:
     """Draw labelings of the same rows side by side, and the flows of rows between their clusters.
 
     Parameters
@@ -43,8 +35,7 @@ def flows(
     flows : as `dask_dpmeans.figures.data.labelings` returns it
     names : a name for each labeling, optional
         The default is A, B, C.
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -58,7 +49,7 @@ def flows(
     found = data.alluvial(flows, LABEL / HEIGHT)
     bottom = max(boxes[-1].top + boxes[-1].share for boxes in found.boxes)
     width = 2.4 + 2.3 * (len(titles) - 1)
-    figure = new_figure(figure, ax, max(5.0, width), 0.9 + HEIGHT * bottom)
+    figure = canvas.new_figure(figure, ax, max(5.0, width), 0.9 + HEIGHT * bottom)
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(-0.45, len(titles) - 0.55)
@@ -66,11 +57,15 @@ def flows(
     _draw_ribbons(axes, found)
     for column, (boxes, title) in enumerate(zip(found.boxes, titles, strict=True)):
         _draw_boxes(axes, column, boxes, len(titles))
-        axes.text(column, -0.06, short_name(title, 30), ha="center", va="bottom", weight="bold")
+        axes.text(
+            column, -0.06, canvas.short_name(title, 30), ha="center", va="bottom", weight="bold"
+        )
     for column, (number, share) in enumerate(found.left_out):
         if number:
             text = f"not drawn: {format_count(number, 'flow')},\n{share:.2%} of the rows"
-            axes.text(column + 0.5, bottom + 0.03, text, ha="center", va="top", fontsize=SMALL)
+            axes.text(
+                column + 0.5, bottom + 0.03, text, ha="center", va="top", fontsize=canvas.SMALL
+            )
     return figure
 
 
@@ -86,8 +81,8 @@ def _titles(names: Sequence[str] | None, number: int) -> list[str]:
 
 def _color(rank: int) -> tuple[float, float, float, float]:
     if rank == data.NO_COLOR:
-        return to_rgba(GREY)
-    return to_rgba(cluster_colors(np.array([rank]))[0])
+        return to_rgba(canvas.GREY)
+    return to_rgba(canvas.cluster_colors(np.array([rank]))[0])
 
 
 def _draw_ribbons(axes: Axes, found: data.Alluvial) -> None:
@@ -112,7 +107,9 @@ def _draw_boxes(axes: Axes, column: int, boxes: list[data.Box], columns: int) ->
         if column == 0:
             where, side = column - HALF - 0.02, "right"
         middle = box.top + box.share / 2
-        text = axes.text(where, middle, _name(box), ha=side, va="center", fontsize=SMALL, color=INK)
+        text = axes.text(
+            where, middle, _name(box), ha=side, va="center", fontsize=canvas.SMALL, color=canvas.INK
+        )
         if 0 < column < columns - 1:  # it lies upon ribbons
             text.set_bbox({"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.8})
 

@@ -38,8 +38,7 @@ def density(
     model : a fitted estimator with `cluster_centers_` or `micro_centers_`
     columns : two (or one) numbers or names of columns of X, optional
         The default is the two directions of largest variance.
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
     **options : feature_names, sample_weight, bins, client, threads, memory_limit, as for
         `dask_dpmeans.figures.data.density`
 
@@ -62,8 +61,7 @@ def row_map(
     ----------
     found : as `dask_dpmeans.figures.data.density` returns it
     model : the fitted estimator, needed if its centers are of micro-clusters
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -156,8 +154,7 @@ def pairs(
     ----------
     found : one for each pair of columns, in the order (0, 1), (0, 2), ..., (1, 2), ...
     columns : (d,) names
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------

@@ -9,19 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from dask_dpmeans import checks
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    FEW,
-    GREY,
-    INK,
-    PALE,
-    SMALL,
-    WIDTH,
-    AnyFigure,
-    new_figure,
-    scale_values,
-    stacked_axes,
-    within,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.selection.path import PenaltyPath
 
@@ -39,14 +27,15 @@ LEAST_BAR = 0.1
 """Height of the smallest bar of changes, as a share of the largest."""
 
 
-def path(path: PenaltyPath, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
+def path(
+    path: PenaltyPath, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw k, J and, if known, stability over the penalties of a path.
 
     Parameters
     ----------
     path : as `dask_dpmeans.selection.penalty.penalty_path` returns it
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -58,16 +47,16 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None, ax: Axes | None = N
     panels = ["clusters k", "objective J"]
     if path.stability is not None:
         panels.append("adjusted Rand index\nof halves")
-    figure = new_figure(figure, ax, WIDTH, 2.0 * len(panels))
-    numbers, *below = stacked_axes(figure, panels)
-    marker = "." if len(path.penalties) > FEW else "o"
+    figure = canvas.new_figure(figure, ax, canvas.WIDTH, 2.0 * len(panels))
+    numbers, *below = canvas.stacked_axes(figure, panels)
+    marker = "." if len(path.penalties) > canvas.FEW else "o"
     _draw_intervals([numbers, *below], path)
-    style: dict[str, Any] = {"color": GREY, "markersize": 4, "zorder": 1}
+    style: dict[str, Any] = {"color": canvas.GREY, "markersize": 4, "zorder": 1}
     numbers.plot(path.penalties, path.n_clusters, marker, label="penalties tried", **style)
-    scale_values(numbers, path.n_clusters, whole=True)
-    line: dict[str, Any] = {"marker": marker, "color": INK, "markersize": 3, "linewidth": 1}
+    canvas.scale_values(numbers, path.n_clusters, whole=True)
+    line: dict[str, Any] = {"marker": marker, "color": canvas.INK, "markersize": 3, "linewidth": 1}
     below[0].plot(path.penalties, path.objectives, **line)
-    scale_values(below[0], path.objectives)
+    canvas.scale_values(below[0], path.objectives)
     if below[0].get_yscale() == "linear":
         below[0].set_ylim(min(0.0, 1.08 * path.objectives.min()), 1.08 * path.objectives.max())
     if path.stability is not None:
@@ -89,24 +78,23 @@ def _draw_intervals(panels: list[Axes], path: PenaltyPath) -> None:
     for interval in path.intervals:
         ends, k = [interval.low, interval.high], interval.n_clusters
         if not (path.search and k == path.longest):
-            panels[0].plot(ends, [k, k], color=INK, linewidth=1.5)
+            panels[0].plot(ends, [k, k], color=canvas.INK, linewidth=1.5)
             continue
         label = f"longest interval: {k:,} clusters"
-        panels[0].plot(ends, [k, k], color=INK, linewidth=4, label=label)
+        panels[0].plot(ends, [k, k], color=canvas.INK, linewidth=4, label=label)
         for axes in panels:
-            axes.axvspan(*ends, color=PALE, zorder=0)
+            axes.axvspan(*ends, color=canvas.PALE, zorder=0)
 
 
 def history(
-    model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = None
-) -> AnyFigure:
+    model: data.Model, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw J, k, and births, deaths and moves over the steps of a fit.
 
     Parameters
     ----------
     model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -120,13 +108,15 @@ def history(
     if lanes:
         panels.append("changes\nin each step")
         heights.append(0.7 + 0.3 * lanes)
-    figure = new_figure(figure, ax, WIDTH, 3.8 + 0.3 * lanes)
-    objective, clusters, *changes = stacked_axes(figure, panels, heights)
+    figure = canvas.new_figure(figure, ax, canvas.WIDTH, 3.8 + 0.3 * lanes)
+    objective, clusters, *changes = canvas.stacked_axes(figure, panels, heights)
     steps = np.arange(1, len(found.objectives) + 1)
-    marker = "o" if len(steps) <= FEW else ""
+    marker = "o" if len(steps) <= canvas.FEW else ""
     _draw_objectives(objective, steps, found.objectives, marker)
-    clusters.step(steps, found.n_clusters, where="mid", marker=marker, color=INK, markersize=4)
-    scale_values(clusters, found.n_clusters, whole=True)
+    clusters.step(
+        steps, found.n_clusters, where="mid", marker=marker, color=canvas.INK, markersize=4
+    )
+    canvas.scale_values(clusters, found.n_clusters, whole=True)
     for axes in changes:
         _draw_lanes(axes, steps, found.changes)
     last = [objective, clusters, *changes][-1]
@@ -138,7 +128,7 @@ def history(
 
 def _draw_objectives(axes: Axes, steps: Int64Array, objectives: Float64Array, marker: str) -> None:
     """Draw the objective after each step, so that a small fall looks small."""
-    style: dict[str, Any] = {"marker": marker, "color": INK, "markersize": 4}
+    style: dict[str, Any] = {"marker": marker, "color": canvas.INK, "markersize": 4}
     lowest = objectives.min()
     axes.set_title(
         f"J = {objectives[-1]:,.6g} after {format_count(len(steps), 'step')}",
@@ -166,15 +156,15 @@ def _draw_lanes(axes: Axes, steps: Int64Array, changes: dict[str, Int64Array]) -
     most = counts.max(axis=1)
     kinds, which = np.nonzero(counts)
     heights = np.maximum(counts[kinds, which] / most[kinds], LEAST_BAR)
-    width = within(200 / len(steps), 0.8, 6)
-    lines = axes.vlines(steps[which], kinds + 0.4 - 0.8 * heights, kinds + 0.4, color=INK)
+    width = canvas.within(200 / len(steps), 0.8, 6)
+    lines = axes.vlines(steps[which], kinds + 0.4 - 0.8 * heights, kinds + 0.4, color=canvas.INK)
     lines.set_linewidth(width)
     lanes = np.arange(len(changes))
-    axes.hlines(lanes + 0.4, 0.5, len(steps) + 0.5, color=GREY, linewidth=0.5)
+    axes.hlines(lanes + 0.4, 0.5, len(steps) + 0.5, color=canvas.GREY, linewidth=0.5)
     names = [
         KEPT.get(name) or f"{name}, at most {highest:,}"
         for name, highest in zip(changes, most, strict=True)
     ]
-    axes.set_yticks(lanes, names, fontsize=SMALL)
+    axes.set_yticks(lanes, names, fontsize=canvas.SMALL)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(changes) - 0.5, -0.5)

@@ -11,16 +11,7 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    FEW,
-    GREY,
-    INK,
-    WIDTH,
-    AnyFigure,
-    colors_by_weight,
-    new_figure,
-    within,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.kernels.block import Int64Array
 from dask_dpmeans.selection.tree import ClusterTree
 
@@ -30,14 +21,15 @@ LEAST_GAIN = 1e-3
 """Merges that save less of the cut are drawn as if they saved this."""
 
 
-def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
+def tree(
+    tree: ClusterTree, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw a tree of clusters as a dendrogram.
 
     Parameters
     ----------
     tree : as `dask_dpmeans.selection.tree.cluster_tree` returns it
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -50,15 +42,17 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = N
     if not found.joins:
         reason = "the tree has no levels at which clusters join"
         raise InputError(f"{reason}: it needs two clusters, and higher penalties")
-    figure = new_figure(figure, ax, WIDTH, 4.0)
+    figure = canvas.new_figure(figure, ax, canvas.WIDTH, 4.0)
     axes = figure.subplots()
     axes.set_yscale("log")
     bottom = drawn.leaves.penalty or found.joins[0].height / 2
-    width = within(120 / len(found.leaves), 0.3, 1)
+    width = canvas.within(120 / len(found.leaves), 0.3, 1)
     for join in found.joins:
-        axes.hlines(join.height, join.places.min(), join.places.max(), color=INK, linewidth=width)
+        axes.hlines(
+            join.height, join.places.min(), join.places.max(), color=canvas.INK, linewidth=width
+        )
         starts = np.maximum(join.heights, bottom)
-        axes.vlines(join.places, starts, join.height, color=INK, linewidth=width)
+        axes.vlines(join.places, starts, join.height, color=canvas.INK, linewidth=width)
     axes.set_ylim(bottom, 1.5 * found.joins[-1].height)
     axes.set_xlim(-0.6, len(found.leaves) - 0.4)
     axes.set_ylabel("penalty, squared units\nof the centers times weight")
@@ -70,12 +64,12 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = N
 def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int64Array) -> None:
     """Name each leaf if they are few clusters of the fit, else say what they are."""
     upper_part = drawn.leaves.penalty > 0
-    if len(leaves) <= FEW and not upper_part:
-        turn = 90 if len(leaves) > FEW / 2 else 0
+    if len(leaves) <= canvas.FEW and not upper_part:
+        turn = 90 if len(leaves) > canvas.FEW / 2 else 0
         axes.set_xticks(range(len(leaves)), [str(leaf) for leaf in leaves], rotation=turn)
         axes.set_xlabel("cluster")
         bottoms = np.full(len(leaves), axes.get_ylim()[0])
-        colors = colors_by_weight(tree.leaves.weights)[leaves]
+        colors = canvas.colors_by_weight(tree.leaves.weights)[leaves]
         axes.scatter(
             range(len(leaves)), bottoms, 50, color=colors, marker="s", clip_on=False, zorder=3
         )
@@ -88,15 +82,14 @@ def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int
 
 
 def merges(
-    model: LinkageDPMeans, figure: AnyFigure | None = None, ax: Axes | None = None
-) -> AnyFigure:
+    model: LinkageDPMeans, figure: canvas.AnyFigure | None = None, ax: Axes | None = None
+) -> canvas.AnyFigure:
     """Draw the merges of micro-clusters as a dendrogram, with the colors of the clusters.
 
     Parameters
     ----------
     model : a fitted `LinkageDPMeans`
-    figure : Figure or SubFigure, optional
-    ax : Axes of a grid, optional; the picture takes its place
+    figure, ax : optional Figure or SubFigure, and Axes of a grid whose place the picture takes
 
     Returns
     -------
@@ -105,17 +98,17 @@ def merges(
     a dashed line.  With more than 300 micro-clusters, the first merges are left out.
     """
     found = data.merges(model, MOST_LEAVES)
-    figure = new_figure(figure, ax, WIDTH, 3.6)
+    figure = canvas.new_figure(figure, ax, canvas.WIDTH, 3.6)
     axes = figure.subplots()
-    colors = colors_by_weight(model.cluster_weights_)[found.clusters]
-    colors[found.clusters < 0] = to_rgba(INK)
+    colors = canvas.colors_by_weight(model.cluster_weights_)[found.clusters]
+    colors[found.clusters < 0] = to_rgba(canvas.INK)
     gains = np.maximum(found.gains, LEAST_GAIN)
-    width = within(150 / len(gains), 0.5, 1.5)
+    width = canvas.within(150 / len(gains), 0.5, 1.5)
     lines = np.stack([found.places, gains], axis=2)
     axes.add_collection(LineCollection(list(lines), colors=list(colors), linewidths=width))
-    price = within(-found.penalty, LEAST_GAIN, 1.0)
+    price = canvas.within(-found.penalty, LEAST_GAIN, 1.0)
     label = f"penalty {found.penalty:.3g}"
-    axes.axhline(price, color=GREY, linestyle="--", linewidth=1, label=label)
+    axes.axhline(price, color=canvas.GREY, linestyle="--", linewidth=1, label=label)
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
     axes.set_yscale("log")
     axes.set_ylim(1.0, 0.8 * LEAST_GAIN)
@@ -126,6 +119,6 @@ def merges(
     axes.set_xticks([])
     shown = len(gains) + 1
     left_out = "" if shown == found.n_micro else f", the last {shown - 1:,} merges"
-    axes.set_xlabel(format_count(found.n_micro, "micro-cluster") + left_out, color=INK)
+    axes.set_xlabel(format_count(found.n_micro, "micro-cluster") + left_out, color=canvas.INK)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

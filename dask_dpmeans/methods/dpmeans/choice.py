@@ -72,10 +72,10 @@ class Alternative:
         return cls(*found, stability, replicated=replicated)
 
 
-def _rounded(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Return a number with three significant digits, for a sentence.
 
-    >>> _rounded(6407.3), _rounded(2.1234e9), _rounded(64.25), _rounded(1.5e20)
+    >>> _three_digits(6407.3), _three_digits(2.1234e9), _three_digits(64.25), _three_digits(1.5e20)
     ('6,410', '2,120,000,000', '64.2', '1.5e+20')
     """
     digits = f"{value:.3g}"
@@ -178,7 +178,13 @@ class Choice:
     @property
     def reason(self) -> str:
         """Why this number of clusters was chosen, and what to look at first, in a few sentences."""
-        return self._why + self._hint
+        if self.leading is None:
+            return self._why
+        return (
+            f"{self._why} Column {self.leading} holds nearly all of the squared spread, so that the "
+            "others hardly count: if their units differ, divide each by its standard deviation, with "
+            "scale='std' of fit, --scale std, or scikit-learn's StandardScaler."
+        )
 
     @property
     def _why(self) -> str:
@@ -186,12 +192,12 @@ class Choice:
         if not self.divided:
             return self._why_one
         chosen = self.chosen
-        grows = f"grows {_rounded(chosen.high / chosen.low)} times"
+        grows = f"grows {_three_digits(chosen.high / chosen.low)} times"
         if chosen.negative:
-            grows = f"shrinks {_rounded(chosen.low / chosen.high)} times"
+            grows = f"shrinks {_three_digits(chosen.low / chosen.high)} times"
         text = (
             f"{chosen.n_clusters:,} clusters stay the best while the penalty {grows}, from "
-            f"{_rounded(chosen.low)} to {_rounded(chosen.high)}. Larger numbers have shorter "
+            f"{_three_digits(chosen.low)} to {_three_digits(chosen.high)}. Larger numbers have shorter "
             "ranges; allowing for that, "
         )
         longest = max(self.alternatives, key=lambda each: each.score)
@@ -206,7 +212,7 @@ class Choice:
             text += f"no other number up to {self.largest:,} stays as long."
         second = self.nearly_as_good
         if second is not None:
-            penalty = _rounded(second.penalty)
+            penalty = _three_digits(second.penalty)
             count = format_count(second.n_clusters, "cluster")
             text += f" Nearly as good: {count}, at penalty {penalty}."
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
@@ -229,17 +235,6 @@ class Choice:
         return (
             f"At the chosen penalty the fit has {count}, not {self.n_clusters:,}: its search, of "
             "all rows, ended elsewhere than the search that chose."
-        )
-
-    @property
-    def _hint(self) -> str:
-        """A sentence on the leading column and what to do, after a space; empty if there is none."""
-        if self.leading is None:
-            return ""
-        return (
-            f" Column {self.leading} holds nearly all of the squared spread, so that the others "
-            "hardly count: if their units differ, divide each by its standard deviation, with "
-            "scale='std' of fit, --scale std, or scikit-learn's StandardScaler."
         )
 
     @property

@@ -93,7 +93,9 @@ def choose_from(source: Source, rows: InMemoryRows, parameters: ChoiceParameters
     near, further = _try_numbers(source, rows, parameters)
     if further is not None:
         found = _choose_among(source, rows, parameters, further)
-        if _stands_out(found.choice.chosen, near):
+        chosen = found.choice.chosen
+        clear = chosen.n_clusters > near.largest and chosen.score >= _least_score(near)
+        if clear and (chosen.replicated or 0.0) >= REPLICATED:
             return found
     return _choose_among(source, rows, parameters, near)
 
@@ -119,15 +121,6 @@ def _least_score(near: "TriedIntervals") -> float:
     return max([STANDS_OUT, *(CLEARLY * score(each) for each in near.ranked[:1])])
 
 
-def _stands_out(chosen: Alternative, near: "TriedIntervals") -> bool:
-    """Return whether a chosen number of clusters is further than the near ones, and clearly better."""
-    return (
-        chosen.n_clusters > near.largest
-        and chosen.score >= _least_score(near)
-        and (chosen.replicated or 0.0) >= REPLICATED
-    )
-
-
 def _choose_among(
     source: Source, rows: InMemoryRows, parameters: ChoiceParameters, tried: "TriedIntervals"
 ) -> Chosen:
@@ -136,7 +129,9 @@ def _choose_among(
     close = [each for each in ranked[:MOST_CLOSE] if score(each) > CLOSE * score(ranked[0])]
     halvings = [HalvesJob(parameters, number, (one, *close)) for number in range(HALVINGS)]
     halved = source.run(halvings, rows, "choose")
-    compared = {each: _compared(each, place, halved) for place, each in enumerate((one, *close))}
+    compared = {
+        each: _alternative_of(each, place, halved) for place, each in enumerate((one, *close))
+    }
     if close:
         first = max(close, key=lambda each: compared[each].merit)
         ranked.insert(0, ranked.pop(ranked.index(first)))
@@ -164,7 +159,7 @@ def _shown(ranked: list[Interval], compared: Mapping[Interval, Alternative]) -> 
     return shown
 
 
-def _compared(interval: Interval, place: int, halved: Sequence["HalfFits"]) -> Alternative:
+def _alternative_of(interval: Interval, place: int, halved: Sequence["HalfFits"]) -> Alternative:
     """Return the number of clusters of an interval with what halves say of it."""
     stability = float(np.mean([each.agreement[place] for each in halved]))
     replicated = float(np.mean([each.replicated[place] for each in halved]))

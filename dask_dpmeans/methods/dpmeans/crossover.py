@@ -73,21 +73,16 @@ def swap_center(
     places = np.searchsorted(chances, random.random(tries) * chances[-1], side="right")
     numbers = np.minimum(places, len(paid) - 1)
     opened = divergence.at_rows(rows.rows[numbers].astype(np.float64))
-    saved = [
-        _saved(rows, replace(centers, values=each[np.newaxis]), paid, weights) for each in opened
-    ]
+    saved, only = [], np.zeros(len(paid), np.intp)
+    for each in opened:  # what rows save if they may take one more center
+        after = _costs(rows, replace(centers, values=each[np.newaxis]), only)
+        saved.append(float((np.where(after < paid, paid - after, 0.0) * weights).sum()))
     return np.concatenate([kept, opened[[int(np.argmax(saved))]]])
 
 
 def _costs(rows: InMemoryRows, centers: Centers, labels: IndexArray) -> Float64Array:
     """Return what the rows cost at the centers of some labels, (n,), at most as outliers."""
     return np.minimum(costs(rows.rows, centers, labels), centers.most)
-
-
-def _saved(rows: InMemoryRows, center: Centers, paid: Float64Array, weights: Float64Array) -> float:
-    """Return what rows that pay so much, (n,), save if they may take one more center."""
-    after = _costs(rows, center, np.zeros(len(paid), np.intp))
-    return float((np.where(after < paid, paid - after, 0.0) * weights).sum())
 
 
 def cross(
@@ -110,7 +105,7 @@ def cross(
     else:
         centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
         children = method.children_of(centers, random)
-    return method.settled(
+    return method.settle_state(
         source, one, Placement(centers, children, one.next_candidates), goal, random
     )
 
@@ -149,7 +144,7 @@ class Crossovers:
         ends = sorted(self.ends, key=lambda end: end.objective)
         start = Crossed(ends, 0, stream(self.method.seed, Stream.CROSSOVERS))
         with Checkpoint.of(rows, State, self) as checkpoint:
-            crossed = checkpoint.restore(Crossed.restored) or start
+            crossed = checkpoint.restore(Crossed.from_arrays) or start
             while not self._over(crossed):
                 crossed = self._next(rows, crossed)
                 checkpoint.update(crossed.values(), over=self._over(crossed))
@@ -213,7 +208,7 @@ class Crossed:
         return kept
 
     @classmethod
-    def restored(cls, values: Arrays) -> "Crossed":
+    def from_arrays(cls, values: Arrays) -> "Crossed":
         """Return the states of a checkpoint."""
         random = np.random.default_rng()
         random.bit_generator.state = json.loads(values["random"].tobytes())

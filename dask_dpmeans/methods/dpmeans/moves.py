@@ -219,11 +219,6 @@ class Moves:
         moved = self.deleted.any() or len(self.merged) or self.split.any()
         return bool(moved or len(self.opened))
 
-    @property
-    def n_split(self) -> int:
-        """Number of splits; a cluster out of outliers counts as one."""
-        return int(np.count_nonzero(self.split)) + len(self.opened)
-
 
 def no_moves(found: Findings) -> Moves:
     """Return the moves by which only clusters without weight leave."""

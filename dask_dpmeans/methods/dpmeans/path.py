@@ -268,15 +268,13 @@ def hull(found: Sequence[Solution]) -> list[Solution]:
     for each in sorted(found, key=lambda each: (each.k, each.inertia)):
         if corners and not each.inertia < corners[-1].inertia:
             continue
-        while len(corners) > 1 and not _is_corner(corners[-2], corners[-1], each):
+        while len(corners) > 1:
+            fewer, middle = corners[-2:]
+            if exchange(fewer, middle) > exchange(middle, each):
+                break
             corners.pop()
         corners.append(each)
     return corners
-
-
-def _is_corner(fewer: Solution, middle: Solution, more: Solution) -> bool:
-    """Return whether the middle solution is the lowest at some penalty."""
-    return exchange(fewer, middle) > exchange(middle, more)
 
 
 def exchange(fewer: Solution, more: Solution) -> float:

@@ -102,7 +102,7 @@ def cross_all_rows(
     ends = [state]
     for found in source.run(jobs, coreset, "search"):
         places = start_at(state, found).next_places
-        ends.append(alone.settled(source, state, places, math.inf, random))
+        ends.append(alone.settle_state(source, state, places, math.inf, random))
     passes += sum(end.passes - state.passes for end in ends)
     crossovers = Crossovers(alone.seeded(seeds[0]), ends, schedule, coreset)
     objectives = [end.objective for end in ends]
@@ -137,7 +137,7 @@ class Population(Crossovers):
         one, two = (states[place] for place in places)
         goal = states[-1].objective
         child = cross(self.method, memory, (one, two), goal, random, memory)
-        return self.method.exchanged(memory, child, random), 0  # no pass over all rows
+        return self.method.exchange_rows(memory, child, random), 0  # no pass over all rows
 
 
 def check_gap_tol(method: "Method") -> None:

@@ -158,18 +158,13 @@ def _branch_and_bound(instance: Instance, enough: float, work: float) -> float:
         if lowest.bound >= enough or lowest.pair is None or left <= 0:
             return lowest.bound
         nodes.remove(lowest)
-        for child in _children(lowest):
+        node = replace(lowest, pair=None)
+        one, two = node.groups[list(lowest.pair)]
+        joined = np.unique(np.where(node.groups == two, one, node.groups), return_inverse=True)[1]
+        together = replace(node, groups=joined)
+        for child in (together, replace(node, apart=(*node.apart, lowest.pair))):
             bounded, left = _bound_node(instance, child, enough, left)
             nodes.append(bounded)
-
-
-def _children(node: Node) -> tuple[Node, Node]:
-    """Return the node with its pair together, and with its pair apart."""
-    pair, node = node.pair, replace(node, pair=None)
-    assert pair is not None
-    one, two = node.groups[list(pair)]
-    together = np.unique(np.where(node.groups == two, one, node.groups), return_inverse=True)[1]
-    return replace(node, groups=together), replace(node, apart=(*node.apart, pair))
 
 
 def _bound_node(instance: Instance, node: Node, enough: float, work: float) -> tuple[Node, float]:

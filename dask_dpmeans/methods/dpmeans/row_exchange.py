@@ -44,7 +44,7 @@ def exchange_and_kick(
     price, divergence, outlier_penalty = costs
     rows, weights = gathered.rows.astype(np.float64), gathered.weights
     if divergence.general is not None:
-        rows, weights = _different(rows, weights)
+        rows, weights = _join_equal_rows(rows, weights)
     heaviest = float(weights.max())
     unit = divergence.length**2
     some, price = weights / heaviest > 0, price.divide(heaviest * unit)
@@ -55,7 +55,7 @@ def exchange_and_kick(
     if divergence.spherical:
         shifted = rows / divergence.length
 
-    def settled(start: Int64Array) -> Exchanged:
+    def settle(start: Int64Array) -> Exchanged:
         each = weights / heaviest
         return exchange(
             shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
@@ -69,15 +69,15 @@ def exchange_and_kick(
         return squared_distances(shifted, shifted[row : row + 1], np.zeros(len(rows), np.intp))
 
     start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)
-    best = settled(start)
-    labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
+    best = settle(start)
+    labels, least = _renumber(best.labels), LEAST_GAIN * price.threshold(1)
     (n, d), failures, work = rows.shape, 0, 0
     while failures < kicks and work < MOST_WORK:
-        found = settled(kick(apart, labels, random, outliers=outliers))
+        found = settle(kick(apart, labels, random, outliers=outliers))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
         if found.objective < best.objective - least:
-            best, labels, failures = found, _numbered(found.labels), 0
+            best, labels, failures = found, _renumber(found.labels), 0
     inside, k = labels >= 0, int(labels.max()) + 1
     block = Block(0, rows[inside], weights[inside], Scratch())
     moments = cluster_moments(block, labels[inside], np.zeros(len(block.rows)), k)
@@ -85,7 +85,9 @@ def exchange_and_kick(
     return divergence.means(moments.means, axes)
 
 
-def _different(rows: Float64Array, weights: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _join_equal_rows(
+    rows: Float64Array, weights: Float64Array
+) -> tuple[Float64Array, Float64Array]:
     """Return rows, (m, d), and weights, (m,), with one row for those that are equal.
 
     Equal rows are best in one cluster.  300 rows of two yes-or-no columns took 10 s one by one.
@@ -117,14 +119,14 @@ def kick(
     """
     kind = random.integers(6 if outliers else 4)
     if kind > 3:
-        return _numbered(_leave(apart, labels, random, whole=kind == 5))
+        return _renumber(_leave(apart, labels, random, whole=kind == 5))
     if kind == 0:
-        return _numbered(_gather(apart, labels, random))
+        return _renumber(_gather(apart, labels, random))
     if kind != 1:
         labels = _split(apart, labels, random)
     if kind != 2:
         labels = _join(apart, labels, random)
-    return _numbered(labels)
+    return _renumber(labels)
 
 
 def _gather(apart: Distances, labels: Int64Array, random: np.random.Generator) -> Int64Array:
@@ -186,7 +188,7 @@ def costs_with(row: np.int64, rows: Float64Array, divergence: Divergence) -> Flo
     return divergence.joining(rows, np.ones(len(rows)), np.ones(1), one)[:, 0]
 
 
-def _numbered(labels: Int64Array) -> Int64Array:
+def _renumber(labels: Int64Array) -> Int64Array:
     """Return labels, (n,), with numbers from 0 on that all have rows, and -1 for outliers."""
     numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     return numbers - int(labels.min() < 0)

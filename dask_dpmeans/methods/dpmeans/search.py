@@ -307,7 +307,8 @@ class Method(Parameters):
         moves = profitable_moves(found)
         places = apply_moves(found, moves, self._random(state.passes))
         deletes = np.count_nonzero(moves.deleted & weighty)
-        planned = len(moves.merged), moves.n_split, deletes
+        splits = np.count_nonzero(moves.split) + len(moves.opened)  # also those out of outliers
+        planned = len(moves.merged), splits, deletes
         objective = math.inf
         if k:
             objective = self.objective(found.inertia, k)
@@ -378,7 +379,7 @@ class Method(Parameters):
         found, settling = self.settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
-    def settled(
+    def settle_state(
         self,
         source: Source,
         start: State,
@@ -390,10 +391,12 @@ class Method(Parameters):
         found, passes = self.settle(source, self._relax(source, places, random), goal, random)
         return self._commit(start, found).after_passes(source, FREE_PASSES + passes)
 
-    def exchanged(self, source: InMemoryRows, state: State, random: np.random.Generator) -> State:
+    def exchange_rows(
+        self, source: InMemoryRows, state: State, random: np.random.Generator
+    ) -> State:
         """Return the state after moves of single rows."""
         gathered = source.fold(Gather(), name="gather")
-        means = self._exchanged(source, gathered, state.centers, random, 0)
+        means = self._exchange_centers(source, gathered, state.centers, random, 0)
         return self._commit(state, self._probe(source, self._places(means, random)))
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
@@ -447,7 +450,7 @@ class Method(Parameters):
             centers, rows_read = candidate(source, state)
             if centers is None:
                 continue
-            after = self._compared(source, state, centers, rows_read)
+            after = self._take_if_lower(source, state, centers, rows_read)
             if after.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
                 return replace(after, compared=compared)
@@ -460,9 +463,9 @@ class Method(Parameters):
         centers, rows_read = cross_all_rows(self, source, state, random)
         if centers is None:
             return replace(state, rows_read=state.rows_read + rows_read)
-        return self._compared(source, state, centers, rows_read)
+        return self._take_if_lower(source, state, centers, rows_read)
 
-    def _compared(
+    def _take_if_lower(
         self, source: Source, state: State, centers: Float64Array, rows_read: int
     ) -> State:
         """Return the state at other centers, (k, d), if it is lower, else the state."""
@@ -484,7 +487,7 @@ class Method(Parameters):
         if short or not state.on_all_rows:
             kicks = 0
         gathered, random = source.fold(Gather(), name="gather"), self._random(state.passes)
-        return self._exchanged(source, gathered, state.centers, random, kicks), n
+        return self._exchange_centers(source, gathered, state.centers, random, kicks), n
 
     def _short_searches(self, source: Source, state: State) -> State:
         """Return the end of short searches without trials, if it is lower than a state."""
@@ -493,14 +496,14 @@ class Method(Parameters):
         found = search_shortly(self, source, gathered, random)
         if found is None:  # too many clusters
             return replace(state, rows_read=state.rows_read + n)
-        centers = self._exchanged(source, gathered, found, random, 0)
+        centers = self._exchange_centers(source, gathered, found, random, 0)
         after = self._probe(source, self._places(centers, random))
         state = replace(state, rows_read=state.rows_read + 2 * n, share=len(SHARES))
         if after.objective < state.objective:
             return self._commit(state, after, MoveCounts(swaps=1))
         return state
 
-    def _exchanged(
+    def _exchange_centers(
         self,
         source: Source,
         gathered: GatheredRows,

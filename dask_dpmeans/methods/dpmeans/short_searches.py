@@ -105,7 +105,9 @@ def lowest_centers(
     settled = SETTLED_FAILURES_OF_CLUSTER * k // share
     finer = [replace(each, searches=settled) for each in _finer(few, small, first)]
     for level in finer:
-        members = [level.settle(level.assign(each.centers)) for each in _different(members, few)]
+        members = [
+            level.settle(level.assign(each.centers)) for each in _lowest_different(members, few)
+        ]
         members = _evolve(level, sorted(members, key=_objective), random, settled)
     centers = np.asarray(min(members, key=_objective).centers.T + middle)
     return centers[np.lexsort(centers.T[::-1])]
@@ -130,7 +132,7 @@ def _finer(few: FewRows, small: FewRows, k: int) -> list[FewRows]:
     return finer if len(few.rows) > SHORT_BELOW else [*finer, few]
 
 
-def _different(members: list[Partition], few: FewRows) -> list[Partition]:
+def _lowest_different(members: list[Partition], few: FewRows) -> list[Partition]:
     """Return the lowest members, of those with the same objective one."""
     least, found = LEAST_GAIN * few.penalty, members[:1]
     for member in members[1:]:

@@ -63,11 +63,12 @@ class CutChoice(Choice):
         if not further:
             return f"{count}, because nothing divides the links at any penalty that was tried."
         text = f"{count}. The best division is into {further[0].n_clusters:,}, but "
-        if self._scored_best:
+        products = [each.score * (each.stability or 0.0) for each in self.alternatives]
+        if self.components > 1 and products[0] >= max(products):
             return (
                 f"{text}its range of penalties is shorter, or halves of the links disagree on it."
             )
-        product = further[0].score * (further[0].stability or 0.0)
+        product = products[self.alternatives.index(further[0])]
         if product < LEAST_SCORE:
             return (
                 f"{text}it is the best over a short range of penalties, or halves of the links "
@@ -78,12 +79,6 @@ class CutChoice(Choice):
             f"{text}random graphs with the same degrees divide about as well: the evidence is "
             f"{self.evidence:.1f}, and {EVIDENCE:g} is needed."
         )
-
-    @property
-    def _scored_best(self) -> bool:
-        """Whether the chosen number has the best score times stability."""
-        products = [each.score * (each.stability or 0.0) for each in self.alternatives]
-        return self.components > 1 and products[0] >= max(products)
 
     @property
     def _stops_short(self) -> bool:

@@ -60,7 +60,17 @@ class CutMethod(BaseMethod):
     """The seed of all random choices."""
 
     def __post_init__(self) -> None:
-        check_penalty(self.penalty, self.normalized)
+        checks.number("penalty", self.penalty, "")
+        if self.penalty >= 0:
+            raise InputError(
+                f"penalty must be < 0, got {self.penalty!r}: a cut is 0 for one cluster and grows with their "
+                "number, so that one cluster is always best unless the penalty is negative"
+            )
+        if self.normalized and self.penalty <= -1:
+            raise InputError(
+                f"penalty must be > -1, got {self.penalty!r}: each cluster costs 1 + penalty minus the share of "
+                "its links that stay inside, so that at -1 and below clusters cost nothing"
+            )
         set_limits(self)
 
     @property
@@ -117,21 +127,6 @@ class CutMethod(BaseMethod):
         """Return whether J fell by less than tol / parts of cut, (k,) `inertias`, + |penalty| k."""
         scale = fsum(inertias) + abs(self.penalty) * len(inertias)
         return before - after < self.tol / parts * scale
-
-
-def check_penalty(penalty: float, normalized: bool) -> None:
-    """Refuse a price at which one cluster, or one for each node, is always best."""
-    checks.number("penalty", penalty, "")
-    if penalty >= 0:
-        raise InputError(
-            f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, "
-            "so that one cluster is always best unless the penalty is negative"
-        )
-    if normalized and penalty <= -1:
-        raise InputError(
-            f"penalty must be > -1, got {penalty!r}: each cluster costs 1 + penalty minus the share of its "
-            "links that stay inside, so that at -1 and below clusters cost nothing"
-        )
 
 
 def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:

@@ -165,17 +165,6 @@ class Partitioner:
         objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(kept_shares(totals))
         return Partition(labels, totals, objective, births, deaths)
 
-    def lower_of(self, before: Partition, after: Partition) -> Partition:
-        """Return the clusters of `after` if lower than `before`, whose totals are sums of changes.
-
-        Sums of weights that are no whole numbers are made anew: one pass.
-        """
-        if self.graph.exact:
-            summed = self.with_totals(*after[:2], *after[3:])
-        else:
-            summed = self.partition(after.labels, *after[3:])
-        return summed if summed.objective < before.objective else before
-
     def lower_labels(self, before: Partition, labels: Labels | None) -> Partition:
         """Return the clusters of `labels`, (n,), if these are lower, else `before`: one pass."""
         if labels is None:
@@ -267,7 +256,11 @@ class Partitioner:
                 break
         if after is before:
             return before
-        return self.lower_of(before, after)
+        # totals are sums of changes; sums of weights that are no whole numbers are made anew
+        summed = self.with_totals(*after[:2], *after[3:])
+        if not self.graph.exact:
+            summed = self.partition(after.labels, *after[3:])
+        return summed if summed.objective < before.objective else before
 
     def _rule(self, totals: Totals) -> MoveRule:
         return MoveRule(self.price, self._least_gain(kept_shares(totals)), self.method.normalized)
@@ -363,19 +356,14 @@ class Partitioner:
         for cuts in (nodes, *reversed(finer), before.labels):
             parts, owners = intersect(before.labels, cuts)
             if len(owners) <= MOST_PIECES:
-                after = self.lower_labels(
-                    before, relabel_nodes(parts, self._regroup(parts, owners))
-                )
+                links, masses = self._contract_parts(parts, len(owners))
+                pieces = PieceProblem.of(links.toarray(), masses, self.price)
+                clusters = search_partitions(pieces, owners, self.random())
+                after = self.lower_labels(before, relabel_nodes(parts, clusters))
                 if after is before:
                     return before
                 return self.move(after, MAX_MOVE_ROUNDS)
         return before
-
-    def _regroup(self, parts: Labels, owners: IndexArray) -> IndexArray:
-        """Return the best clusters, (pieces,), of pieces with labels (n,) and `owners`."""
-        links, masses = self._contract_parts(parts, len(owners))
-        pieces = PieceProblem.of(links.toarray(), masses, self.price)
-        return search_partitions(pieces, owners, self.random())
 
 
 def join_stars(

@@ -225,11 +225,11 @@ class SweepResult:
         return self.settled.state.centers.values[self.center_numbers]
 
     @cached_property
-    def renumbered(self) -> Int64Array:
+    def new_numbers(self) -> Int64Array:
         """The number here of each center of the sweep, (k,); -1 if it has no weight."""
-        renumbered = np.full(len(self.settled.state.centers), -1)
-        renumbered[self.center_numbers] = np.arange(len(self.center_numbers))
-        return renumbered
+        new_numbers = np.full(len(self.settled.state.centers), -1)
+        new_numbers[self.center_numbers] = np.arange(len(self.center_numbers))
+        return new_numbers
 
     @cached_property
     def shrunk(self) -> Int64Array:
@@ -249,7 +249,7 @@ class SweepResult:
             objective=method.objective(self.moments, g),
             local=LocalClusters(self.uses.groups, used, self.moments.weights),
             opened=self.settled.opened,
-            kept=self.renumbered[kept],
+            kept=self.new_numbers[kept],
             births=self.births,
             deaths=len(sharing.centers) - g,
             moves=MoveCounts(*before.planned.tolist()),

@@ -85,17 +85,15 @@ class Uses:
 
     def chunk(self, block: Block) -> list[Int64Array]:
         """Return the pairs of one block, as `NearestUses` gives them, (p,) for each of the centers."""
-        if self.flat is not None:
-            return self._flat_chunk(block, self.flat)
-        return [NearestUses(each).chunk(block) for each in self.centers]
-
-    def _flat_chunk(self, block: Block, divergence: Divergence) -> list[Int64Array]:
-        """Return the pairs by squared distances in the columns where rows have values."""
+        if self.flat is None:
+            return [NearestUses(each).chunk(block) for each in self.centers]
         assert block.groups is not None
         heavy = block.row_weights() > 0
-        rows, groups = divergence.flat(block.doubles()[heavy]), block.groups[heavy]
+        rows, groups = self.flat.flat(block.doubles()[heavy]), block.groups[heavy]
         known, rows, found = ~np.isnan(rows), np.nan_to_num(rows), []
-        for each in self.centers:  # squared distances but for the norms of the rows
+        for (
+            each
+        ) in self.centers:  # squared distances in known columns, but for the norms of the rows
             ranks = known @ np.square(each.values).T - 2 * (rows @ each.values.T)
             found.append(np.unique(groups * len(each) + ranks.argmin(axis=1)))
         return found

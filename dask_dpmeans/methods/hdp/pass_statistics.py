@@ -164,9 +164,9 @@ class PassStatistics:
     @cached_property
     def savings(self) -> Savings:
         """Squared error that sets would save with centers that they do not use."""
-        savings, renumbered = self.scan.savings, self.sweep.renumbered
-        groups, scanned = np.divmod(savings.keys, len(renumbered))
-        centers = renumbered[scanned]
+        savings, new_numbers = self.scan.savings, self.sweep.new_numbers
+        groups, scanned = np.divmod(savings.keys, len(new_numbers))
+        centers = new_numbers[scanned]
         alive = centers >= 0
         return Savings(groups[alive], centers[alive], savings.values[alive])
 

@@ -1,1 +1,1 @@
-"""Kernel DP-means."""
+"""Kernel DP-means: the sweeps of the paper (`batch`) and a search (`search`), without features."""

@@ -222,7 +222,13 @@ class Parameters(BaseMethod):
         centers = self.means(source, state.next_labels, k)
         near = source.fold(Nearest(centers), name="nearest")
         rows_have_weight = centers.partition.weights > 0
-        self._check_size(float(near.norms[rows_have_weight].max()))
+        largest = float(near.norms[rows_have_weight].max())
+        if FINEST * largest > self.penalty:
+            raise InputError(
+                f"the kernel reaches {largest:g}, whose rounding hides squared distances of "
+                f"penalty={self.penalty:g}: subtract the mean of each column first, raise the penalty, or "
+                "choose another kernel"
+            )
         rule = OpeningRule(centers.gram, self.penalty, self.max_clusters)
         start = Sweep(near, k, np.empty(0, np.int64))
         settled = settle(source, rule, start, gradually=state.step == 0)
@@ -245,15 +251,6 @@ class Parameters(BaseMethod):
             deaths=len(alive) - left,
             rows_read=state.rows_read + 3 * source.plan.n_rows + settled.rows_read,
         )
-
-    def _check_size(self, largest: float) -> None:
-        """Refuse similarities, up to `largest` of a row with itself, that rounding would spoil."""
-        if FINEST * largest > self.penalty:
-            raise InputError(
-                f"the kernel reaches {largest:g}, whose rounding hides squared distances of "
-                f"penalty={self.penalty:g}: subtract the mean of each column first, raise the penalty, or "
-                "choose another kernel"
-            )
 
     def means(self, source: Source, labels: Labels, k: int) -> ImplicitCenters:
         """Return the means of k clusters, (n,) labels, as centers: two passes."""
@@ -301,7 +298,7 @@ class Parameters(BaseMethod):
             arrays["fitted_rows"] = centers.gram.fitted, ("row", "feature")
         return arrays
 
-    def restored(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> ImplicitCenters:
+    def read_centers(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> ImplicitCenters:
         """Return the centers of a result from its arrays."""
         totals, openers = arrays["cluster_totals"], arrays["center_rows"]
         n_means, labels = len(totals) - len(openers), arrays["center_labels"]

@@ -225,7 +225,8 @@ class LevelsJob:
     def __call__(self, rows: InMemoryRows) -> Levels:
         """Return the levels."""
         summary = self.parameters.summary(rows)
-        most = min(self._wanted, len(summary.rows))
+        wanted = max(micro_clusters(self.n_rows), math.ceil(FURTHER * (self.n_clusters or 0)))
+        most = min(wanted, len(summary.rows))
         path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
         price, k = price_of(path, most, self.micro_penalty)
         balls = None
@@ -240,11 +241,6 @@ class LevelsJob:
             dimension=intrinsic_dimension(path.inertias),
             balls=balls,
         )
-
-    @property
-    def _wanted(self) -> int:
-        """Number of micro-clusters, if so many rows differ; more than the clusters asked for."""
-        return max(micro_clusters(self.n_rows), math.ceil(FURTHER * (self.n_clusters or 0)))
 
 
 @dataclass(frozen=True)

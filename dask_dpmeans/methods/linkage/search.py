@@ -167,7 +167,12 @@ class Method(BaseMethod):
             count = checks.integer("n_clusters", self.n_clusters, or_none=" or None")
             object.__setattr__(self, "n_clusters", count)
         if self.noise is not None:
-            object.__setattr__(self, "noise", checked_share(self.noise))
+            share = checks.number("noise", self.noise, or_none=" or None")
+            if share >= 1:
+                raise InputError(
+                    f"noise must be below 1, got {share!r}: it is a share of a density"
+                )
+            object.__setattr__(self, "noise", share)
         batch.set_limits(self)
         if self.metric == "haversine":
             raise InputError(
@@ -314,11 +319,3 @@ class Method(BaseMethod):
             "links_left_out": (np.array([found.left_out]), ("fit",)),
             "tree": (found.merges, ("merge", "merge_field")),
         }
-
-
-def checked_share(value: object) -> float:
-    """Return the share of the density of a cluster below which rows are noise, if it is one."""
-    share = checks.number("noise", value, or_none=" or None")
-    if share >= 1:
-        raise InputError(f"noise must be below 1, got {share!r}: it is a share of a density")
-    return share

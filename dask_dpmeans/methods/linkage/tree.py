@@ -190,7 +190,8 @@ def groups_at(
     starts = [level_groups(merges, count)]
     several = count < len(centers) <= MOST_BALLS
     if several and cut_parts(graph, starts[0], count).any():
-        balls = _balls(centers, weights, count)[hosts]
+        middles = center_path(centers, weights, count).centers[-1]
+        balls = cdist(centers, middles, "sqeuclidean").argmin(axis=1)[hosts]
         if len(np.unique(balls)) == count:
             starts.append(balls)
     ends = [_settle(graph, masses, hosts, start, count) for start in starts]
@@ -198,13 +199,6 @@ def groups_at(
     totals = total(groups, weights, count)
     order = np.argsort(-totals, kind="stable")
     return np.argsort(order)[groups]
-
-
-def _balls(centers: Float64Array, weights: Float64Array, count: int) -> Int64Array:
-    """Return the ball of each micro-center, (k,), of `count` balls that hold all of them."""
-    balls = center_path(centers, weights, count).centers[-1]
-    nearest: Int64Array = cdist(centers, balls, "sqeuclidean").argmin(axis=1)
-    return nearest
 
 
 def _settle(
@@ -219,7 +213,9 @@ def _settle(
 
 def move_nodes(graph: csr_array, masses: Float64Array, groups: Int64Array, count: int) -> None:
     """Move single nodes between `count` groups, (k,), while that lowers the normalized cut."""
-    mass, kept = total(groups, masses, count), kept_of(graph, groups, count)
+    mass, own_groups = total(groups, masses, count), np.repeat(groups, np.diff(graph.indptr))
+    inside_links = own_groups == groups[graph.indices]  # each from both ends
+    kept = total(own_groups[inside_links], graph.data[inside_links], count)
     sizes = np.bincount(groups[masses > 0], minlength=count)
     moved = True
     for _ in range(ROUNDS):
@@ -267,16 +263,6 @@ def _best_move(
     if not gains[best] > LEAST_GAIN:
         return -1, 0.0, 0.0
     return int(others[best]), inside, float(links[best])
-
-
-def kept_of(graph: csr_array, groups: Int64Array, count: int) -> Float64Array:
-    """Return the weight of the links inside each group, (count,), counted from both ends.
-
-    The graph is (k, k), and the groups are (k,).
-    """
-    own = np.repeat(groups, np.diff(graph.indptr))
-    inside = own == groups[graph.indices]
-    return total(own[inside], graph.data[inside], count)
 
 
 def cut_parts(graph: csr_array, groups: Int64Array, count: int) -> Float64Array:

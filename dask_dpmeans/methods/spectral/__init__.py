@@ -1,1 +1,1 @@
-"""The spectral relaxation of DP-means."""
+"""The spectral relaxation of DP-means: `relaxation` makes the embedding, `eigen` its eigenvectors."""

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, fit, fit_anndata
 from dask_dpmeans.cli import main
-from dask_dpmeans.storage import cells
+from dask_dpmeans.storage.anndata import CellStore
 from dask_dpmeans.storage.location import Location
 
 pytestmark = pytest.mark.filterwarnings(
@@ -141,7 +141,7 @@ class Operations:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done, self.last = [], None
         for home, name in (
-            *((cells.CellStore, name) for name in ("_create", "_write_group", "_commit")),
+            *((CellStore, name) for name in ("_create", "_write_group", "_commit")),
             (Location, "move"),
         ):
             monkeypatch.setattr(home, name, self.counted(name, getattr(home, name)))
@@ -158,7 +158,7 @@ class Operations:
     def write(self, store: Path, labels: list[int], kill: int | None = None) -> list[str]:
         """What a writer of two clusters does."""
         self.done, self.last = [], kill
-        cell_store = cells.CellStore.of(Location.at(store), zarr.open_group(store, mode="r"))
+        cell_store = CellStore.of(Location.at(store), zarr.open_group(store, mode="r"))
         entry = {"version": "dask_dpmeans 1", "first": labels[0], "params": {"penalty": 2.0}}
         try:
             cell_store.write("dpmeans", np.array(labels), ["0", "1"], entry)

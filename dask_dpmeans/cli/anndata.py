@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.library import Location, cells, format_count, load
 from dask_dpmeans.errors import redact
 
 OWN = ("data", "run", "dry", "groups", "weights")
@@ -26,11 +26,15 @@ def anndata_command_of(**given: Any) -> None:
     names = ("data", "rep", "obsp", "key_added", "run", "weights", "force")
     data, rep, obsp, key, run, weights, force = (given.pop(name) for name in names)
     check_data(data)
-    place = Location.at(data, given["storage_options"])
-    found = cells.stored_cells(place)
+    place = library.Location.at(data, given["storage_options"])
+    found = library.anndata.stored_cells(place)
     where = found.names.array(rep, obsp)
     found.check_key(key, force)
-    out = cells.default_run(place, key) if run is None else Location.at(run, place.options)
+    out = (
+        library.anndata.default_run(place, key)
+        if run is None
+        else library.Location.at(run, place.options)
+    )
     command, options = fit_command, given
     if obsp is not None:
         command, options = graph_command, _of_graphs(given, weights)
@@ -39,10 +43,10 @@ def anndata_command_of(**given: Any) -> None:
         options = given | {"weights": column, "dry": False}
     assert command.callback is not None
     command.callback(data=(place / where).url, run=out.url, force=force, **options)
-    model = load(out)
+    model = library.load(out)
     found.write(key, model, where)
-    if not given["as_json"] and isinstance(found, cells.StoredCells):
-        count = format_count(model.n_clusters_, "cluster")
+    if not given["as_json"] and isinstance(found, library.anndata.StoredCells):
+        count = library.format_count(model.n_clusters_, "cluster")
         click.echo(f"obs and uns of {redact(data)} hold {key}: {count}; run: {out.shown}")
 
 

@@ -20,7 +20,7 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.sources import open_h5ad, opened_h5ad
-from dask_dpmeans.storage.cells import CellStore
+from dask_dpmeans.storage.anndata import CellStore
 from dask_dpmeans.storage.location import AnyPlace, Location
 
 PARTS = ("obsm", "layers", "obsp")

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+import dask_dpmeans
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
@@ -100,9 +102,11 @@ def penalty_command(
     by_fits, opened = None, open_inputs(data, **how)
     with resumable(store, "the same command"), opened as rows, library.progress(as_json) as shown:
         rows["on_pass"] = shown.watch
-        found = library.farthest_first(k=clusters, **rows)
+        found = dask_dpmeans.penalty.farthest_first(k=clusters, **rows)
         if fitted:
-            by_fits = library.penalty_for(n_clusters=clusters, checkpoint=store, **options, **rows)
+            by_fits = dask_dpmeans.penalty.penalty_for(
+                n_clusters=clusters, checkpoint=store, **options, **rows
+            )
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
@@ -130,17 +134,17 @@ def _target(
     *,
     force: bool = False,
     resume: bool = False,
-) -> library.Location | None:
+) -> storage.Location | None:
     """Return the place of an output, if one is given, after a check that it can be written."""
     if place is None:
         return None
-    target = library.Location.at(place, how["storage_options"])
-    library.RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
+    target = storage.Location.at(place, how["storage_options"])
+    storage.RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
     return target
 
 
 def _penalty_event(
-    found: library.FarthestFirst, by_fits: library.PenaltyFor | None
+    found: dask_dpmeans.penalty.FarthestFirst, by_fits: dask_dpmeans.penalty.PenaltyFor | None
 ) -> dict[str, Any]:
     """Return penalties for JSON."""
     first = {
@@ -152,9 +156,9 @@ def _penalty_event(
     return {"event": "penalty", "farthest_first": first, "fit": by_fits and by_fits._asdict()}
 
 
-def _penalty_line(found: library.PenaltyFor, read_as: str) -> str:
+def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
     clusters = library.format_count(found.n_clusters, "cluster")
-    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {library.rows_seen(found)}"
+    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {library.tables.rows_seen(found)}"
     if found.n_clusters != found.wanted:
         line += f": no penalty tried gives {found.wanted:,}"
     return line
@@ -227,7 +231,7 @@ def path_command(
     }
     prices = {name: how.pop(name) for name in PRICES}
     target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
-    if resume and target is not None and library.RunStore.at(target).finished():
+    if resume and target is not None and storage.RunStore.at(target).finished():
         kind = {name: how[name] for name in ("divergence", "missing")}
         found = _finished_path(target, options | prices | kind, seed)
     else:
@@ -239,12 +243,12 @@ def path_command(
         ):
             rows["on_pass"] = shown.watch
             if target is None:
-                found = library.penalty_path(**options, **rows)
+                found = dask_dpmeans.penalty.penalty_path(**options, **rows)
             else:
-                found = library.stored_path(
+                found = dask_dpmeans.penalty.stored_path(
                     out=target, resume=resume, force=force, **options, **rows
                 )
-    library.say_path(found, out, as_json, _next_command(found, data))
+    library.tables.say_path(found, out, as_json, _next_command(found, data))
 
 
 def _penalties(
@@ -265,7 +269,7 @@ def _penalties(
     return spaced
 
 
-def _next_command(found: library.PenaltyPath, data: str) -> str | None:
+def _next_command(found: dask_dpmeans.penalty.PenaltyPath, data: str) -> str | None:
     """Return the command that fits at the penalty that a path proposes, if there is one."""
     if found.penalty is None or not found.search:
         return None
@@ -273,11 +277,11 @@ def _next_command(found: library.PenaltyPath, data: str) -> str | None:
 
 
 def _finished_path(
-    target: library.Location, asked: dict[str, Any], seed: int | None
-) -> library.PenaltyPath:
+    target: storage.Location, asked: dict[str, Any], seed: int | None
+) -> dask_dpmeans.penalty.PenaltyPath:
     """Return a finished path, if it has the parameters that are asked for."""
-    found = library.read_path(target)
-    there = library.DPMeans().get_params(deep=False) | found.asked["parameters"]
+    found = dask_dpmeans.penalty.read_path(target)
+    there = dask_dpmeans.DPMeans().get_params(deep=False) | found.asked["parameters"]
     there["seed"] = found.random_state
     if seed is not None:
         asked = asked | {"seed": seed}
@@ -317,9 +321,9 @@ def tree_command(
     With OUT, the tree is also written there, as a Zarr group.
     """
     target = _target(out, "tree", [run], how, force=force)
-    found = library.cluster_tree(
-        library.load(library.Location.at(run, how["storage_options"])), penalties, run=run
+    found = library.tree.cluster_tree(
+        dask_dpmeans.load(storage.Location.at(run, how["storage_options"])), penalties, run=run
     )
     if target is not None:
-        library.write_tree(found, target, force=force)
-    library.say_tree(found, out, as_json)
+        library.tree.write_tree(found, target, force=force)
+    library.tables.say_tree(found, out, as_json)

@@ -15,14 +15,7 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
-from dask_dpmeans.cli.cost_options import (
-    DISCOUNT,
-    DIVERGENCE,
-    METRIC,
-    MISSING_VALUES,
-    OUTLIER_PENALTY,
-    SEARCH,
-)
+from dask_dpmeans.cli.cost_options import COSTS, SEARCH
 from dask_dpmeans.cli.following import next_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.options import (
@@ -56,11 +49,7 @@ PRICES = ("discount", "outlier_penalty")
     ),
     flag("--search", help="Also find it as a price, by searches; includes --fit."),
     FULL,
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     click.option(
         "--checkpoint",
         metavar="STORE",
@@ -180,11 +169,7 @@ def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
     ),
     SEARCH,
     FULL,
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     number(
         "--halvings",
         0,

@@ -141,11 +141,6 @@ def open_inputs(
             "divergence": divergence,
             "missing": missing,
             "columns": columns,
-            "scale": scale_of(scale),
+            "scale": None if scale == "none" else scale,
             **work,
         }
-
-
-def scale_of(scale: str) -> str | None:
-    """Return the `scale` of the library for the option ``--scale``."""
-    return None if scale == "none" else scale

@@ -12,14 +12,12 @@ import dask_dpmeans
 from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
-from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
+from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.cost_options import (
-    DISCOUNT,
+    COSTS,
     DIVERGENCE,
     LINKAGE_METRIC,
-    METRIC,
     MISSING_VALUES,
-    OUTLIER_PENALTY,
     SEARCH,
     number_or_auto,
 )
@@ -81,11 +79,7 @@ APPROXIMATION_OPTIONS = (
         type=float,
         help="End the best effort once it is proved to be at most this share above the optimum.",
     ),
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     click.option(
         "--outlier-share",
         type=float,
@@ -333,7 +327,11 @@ def fit_from_options(
     check_resume_or_force(resume, force)
     out = storage.Location.at(run, stored)
     job = {"run": out, "method": method, "resume": resume, "force": force}
-    job |= {"sample_weight": weights, "columns": columns, "scale": scale_of(scale)}
+    job |= {
+        "sample_weight": weights,
+        "columns": columns,
+        "scale": None if scale == "none" else scale,
+    }
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
     feature_map = method._feature_map()
     if feature_map is not None:

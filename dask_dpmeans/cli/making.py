@@ -9,23 +9,17 @@ import dask_dpmeans
 from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import KINDS
-from dask_dpmeans.cli.options import FORCE, with_storage
+from dask_dpmeans.cli.options import FORCE, number, with_storage
 from dask_dpmeans.errors import InputError, redact
 
 
 @click.command("synth")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
-@click.option(
-    "--rows", default=1_000_000, show_default=True, type=click.IntRange(1), help="Number of rows."
-)
-@click.option(
-    "--features", default=16, show_default=True, type=click.IntRange(1), help="Number of columns."
-)
-@click.option(
-    "--centers", default=100, show_default=True, type=click.IntRange(1), help="Number of blobs."
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Random seed.")
+@number("--rows", 1_000_000, "Number of rows.", click.IntRange(1))
+@number("--features", 16, "Number of columns.", click.IntRange(1))
+@number("--centers", 100, "Number of blobs.", click.IntRange(1))
+@number("--seed", 0, "Random seed.", click.IntRange(0))
 @with_storage
 @FORCE
 def synth_command(

@@ -112,9 +112,11 @@ def flag(*names: str, help: str) -> Decorator:
     return click.option(*names, is_flag=True, help=help)
 
 
-def number(name: str, default: float, help: str) -> Decorator:
-    """Return an option for a number of the type of its default."""
-    return click.option(name, default=default, show_default=True, help=help)
+def number(
+    name: str, default: float, help: str, kind: click.ParamType[Any] | None = None
+) -> Decorator:
+    """Return an option for a number, by default of the type of its default."""
+    return click.option(name, default=default, show_default=True, type=kind, help=help)
 
 
 def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorator:

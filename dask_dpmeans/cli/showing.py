@@ -159,8 +159,8 @@ def _report_one(
         _check_unused(compute)
     rows = None if no_data else data
     if run is not None and not no_data:
-        rows = data or report.input_of(run)
-        for note in [] if rows else report.absent_rows(run):
+        rows = data or report.origin.locate(run.result.manifest)
+        for note in [] if rows else report.origin.absent_rows(run.result.manifest):
             click.echo(f"Warning: {note}", err=True)
     sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:

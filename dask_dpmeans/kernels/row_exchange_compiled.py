@@ -163,7 +163,7 @@ def _leaving_gain_compiled(
 
 
 @compile_loop
-def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
+def _joining_cost_compiled(weight: float, mass: float, squared: float) -> float:
     """Compiled twin of `_joining_costs`, for one row and one cluster, a direction."""
     total = mass + weight
     share = mass / total
@@ -256,7 +256,7 @@ def _cheapest_direction(
     best, least = -1, np.inf
     for c in range(present):
         if c != own and counts[c]:
-            cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
+            cost = _joining_cost_compiled(weight, masses[c], squared[c])
             if cost < least:
                 best, least = c, cost
     return best, least

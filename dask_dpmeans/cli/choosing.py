@@ -135,7 +135,6 @@ def _target(
 def _penalty_event(
     found: dask_dpmeans.penalty.FarthestFirst, by_fits: dask_dpmeans.penalty.PenaltyFor | None
 ) -> dict[str, Any]:
-    """Return penalties for JSON."""
     first = {
         "penalty": found.penalty,
         "penalties": found.penalties.tolist(),

@@ -125,7 +125,6 @@ def report_command(
 
 
 def _names(columns: str | None) -> list[int | str] | None:
-    """Return columns as names or numbers."""
     if columns is None:
         return None
     words = [each.strip() for each in columns.split(",")]

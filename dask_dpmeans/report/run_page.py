@@ -103,7 +103,6 @@ def _names(model: Model) -> list[str]:
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
-    """Return facts about the result, by name."""
     manifest, words = result.manifest, model.description()
     facts = {
         "clusters, k": f"{model.n_clusters_:,}",

@@ -38,7 +38,6 @@ class StepLog:
         return int(self._last_commit()["committed"])
 
     def _last_commit(self) -> dict[str, Any]:
-        """Return the attributes of the last commit."""
         run = self.run_name()
         for number in sorted(self._numbers(), reverse=True):
             step = self._step(number)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import dask_dpmeans
 from dask_dpmeans import storage
@@ -16,7 +18,7 @@ from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.cost_options import COSTS, SEARCH
-from dask_dpmeans.cli.following import next_command
+from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.options import (
     DATA,
@@ -32,10 +34,13 @@ from dask_dpmeans.cli.options import (
     with_storage,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, redact
+from dask_dpmeans.flags import columns_text
 
 PRICES = ("discount", "outlier_penalty")
 """Options of the price of a cluster, and of an outlier."""
+OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
+"""Options that are not copied to the next command."""
 
 
 @with_options(
@@ -101,10 +106,10 @@ def penalty_command(
         return
     for_clusters = f"for {library.format_count(clusters, 'cluster')}, as a radius"
     click.echo(f"farthest-first  {found.penalty:.9g} {for_clusters}")
-    following = next_command(data, found.penalty)
+    following = _next_command(data, found.penalty)
     if by_fits is not None:
         click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
-        following = next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
+        following = _next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
     click.echo(f"next            {following}")
 
 
@@ -232,7 +237,7 @@ def path_command(
                 found = dask_dpmeans.penalty.stored_path(
                     out=target, resume=resume, force=force, **options, **rows
                 )
-    library.tables.say_path(found, out, as_json, _next_command(found, data))
+    library.tables.say_path(found, out, as_json, _proposed_command(found, data))
 
 
 def _penalties(
@@ -253,11 +258,11 @@ def _penalties(
     return spaced
 
 
-def _next_command(found: dask_dpmeans.penalty.PenaltyPath, data: str) -> str | None:
+def _proposed_command(found: dask_dpmeans.penalty.PenaltyPath, data: str) -> str | None:
     """Return the command that fits at the penalty that a path proposes, if there is one."""
     if found.penalty is None or not found.search:
         return None
-    return next_command(data, found.penalty, search=True, seed=found.random_state)
+    return _next_command(data, found.penalty, search=True, seed=found.random_state)
 
 
 def _finished_path(
@@ -311,3 +316,37 @@ def tree_command(
     if target is not None:
         library.tree.write_tree(found, target, force=force)
     library.tables.say_tree(found, out, as_json)
+
+
+def _next_command(
+    data: str, penalty: float, *, search: bool = False, seed: int | None = None
+) -> str:
+    """Return the command that fits `data` with a penalty.
+
+    Options for reading are copied from this command.
+    """
+    context = click.get_current_context()
+    known = {option.name for option in fit_command.params} - set(OWN_OPTIONS)
+    options: list[str] = []
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if given and option.name in known:
+            options += _words(option.opts[0], context.params[str(option.name)])
+    names = (library.commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
+    run = next((name for name in names if not os.path.exists(name)), library.commands.RUN)
+    return library.commands.next_fit(
+        redact(data), penalty, search=search, seed=seed, options=options, run=run
+    )
+
+
+def _words(flag: str, value: object) -> list[str]:
+    """Return an option as words, without the values of storage options, which may be secret."""
+    if value is True:
+        return [flag]
+    if isinstance(value, dict) and flag == "--storage-option":
+        return [word for key in value for word in (flag, f"{key}=...")]
+    if isinstance(value, dict):
+        return [flag, columns_text(value)]
+    if isinstance(value, list):
+        return [flag, ",".join(map(str, value))]
+    return [flag, redact(value) if isinstance(value, str) else json.dumps(value)]

@@ -36,6 +36,11 @@ def integer(name: str, value: object, least: int = 1, or_none: str = "") -> int:
     return int(value)
 
 
+def integer_or_none(name: str, value: object) -> int | None:
+    """Return an integer >= 1, or None."""
+    return None if value is None else integer(name, value, or_none=" or None")
+
+
 def number(name: str, value: object, condition: str = "> 0", or_none: str = "") -> float:
     """Return a finite number that meets a condition: ``"> 0"``, ``">= 0"``, or ``""`` for any."""
     found = as_float(value)

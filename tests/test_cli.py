@@ -16,10 +16,10 @@ from scipy.sparse import csr_array, save_npz
 from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
-from dask_dpmeans import DPMeans, fit, load
+from dask_dpmeans import DPMeans, fit, load, sources
 from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.api.synthetic import Synthetic
-from dask_dpmeans.cli import compute, homes, library, main
+from dask_dpmeans.cli import compute, homes, main
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.errors import InputError
@@ -646,7 +646,7 @@ def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> 
 def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("fit", data, "run.zarr", "--penalty", 25)
     monkeypatch.setattr(
-        "dask_dpmeans.cli.library.Synthetic",
+        "dask_dpmeans.api.synthetic.Synthetic",
         lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0),
     )
     result = succeed("demo", ".")
@@ -668,7 +668,7 @@ BOTH = "working in 2 processes, --threads 2 keeps to threads"
 def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
     """Rows of four blocks in many chunks, that no memory keeps, on two cores."""
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
-    monkeypatch.setattr(library, "own_threads", lambda: 2)
+    monkeypatch.setattr(sources, "own_threads", lambda: 2)
     zarr.create_array("many.zarr", data=np.tile(rows, (60, 1)), chunks=(1000, 3))
     return "many.zarr"
 

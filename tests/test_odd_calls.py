@@ -264,7 +264,7 @@ MODULES: dict[str, set[str]] = {
     "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),
-    "report": {"absent_rows", "page", "checked_target", "input_of", "run_with_rows"},
+    "report": {"page", "checked_target", "run_with_rows"},
     "figures.plot": {
         *("svg", "choose_spaced", "place_labels", "cluster_colors", "colors_by_weight"),
         *("row_map", "label_map", "pairs", "png", "image"),

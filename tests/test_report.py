@@ -375,7 +375,7 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
-    assert report.input_of(open_run(tmp_path / "run")) is None
+    assert report.origin.locate(open_run(tmp_path / "run").result.manifest) is None
     found = page(tmp_path / "run")
     assert len(found.maps) == 0
     way = "Give their path with --data, or data= in Python."
@@ -448,9 +448,7 @@ def test_no_url_that_a_run_names_is_asked_for(folder):
     found = open_run(folder / "fit-run")
     for data in ("https://host/rows.zarr", "file:///etc/hosts", str(folder / "none.zarr")):
         manifest = replace(found.result.manifest, sources={"data": data})
-        assert (
-            report.input_of(replace(found, result=replace(found.result, manifest=manifest))) is None
-        )
+        assert report.origin.locate(manifest) is None
 
 
 def test_all_that_comes_from_a_run_is_escaped(folder, undrawn):

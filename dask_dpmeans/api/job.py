@@ -166,7 +166,6 @@ def _request(
     arrays: sources.InputArrays,
     method: JobMethod,
 ) -> Manifest:
-    """Return the request of a run."""
     weight, summary = arrays.sample_weight, source.summary
     scaled, weighted = source.scale is not None, weight is not None
     told: dict[str, Any] = {"scaled": scaled, "weighted": weighted}

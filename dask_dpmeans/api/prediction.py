@@ -145,7 +145,6 @@ def _predict_group(
     inputs: Sequence[Any],
     **where: Unpack[sources.Stored],
 ) -> Predicted:
-    """Write the predictions to a Zarr group."""
     run = unfitted_run(result)
     if run.spec.takes_groups and groups is None:
         raise InputError("the run is of several data sets: give the groups of the rows, --groups")

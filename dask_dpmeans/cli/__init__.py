@@ -13,8 +13,8 @@ from dask_dpmeans.registry import METHODS
 
 __all__ = ["main"]
 
-CHOOSING, FITTING, MAKING, SHOWING = (
-    f"dask_dpmeans.cli.{module}" for module in ("choosing", "fitting", "making", "showing")
+CHOOSING, MAKING, SHOWING = (
+    f"dask_dpmeans.cli.{module}" for module in ("choosing", "making", "showing")
 )
 HOMES = {
     "anndata": Home("dask_dpmeans.cli.anndata", "Cluster the cells of an AnnData store or file."),

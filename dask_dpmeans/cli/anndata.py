@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+import dask_dpmeans
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
@@ -26,14 +28,14 @@ def anndata_command_of(**given: Any) -> None:
     names = ("data", "rep", "obsp", "key_added", "run", "weights", "force")
     data, rep, obsp, key, run, weights, force = (given.pop(name) for name in names)
     check_data(data)
-    place = library.Location.at(data, given["storage_options"])
+    place = storage.Location.at(data, given["storage_options"])
     found = library.anndata.stored_cells(place)
     where = found.names.array(rep, obsp)
     found.check_key(key, force)
     out = (
         library.anndata.default_run(place, key)
         if run is None
-        else library.Location.at(run, place.options)
+        else storage.Location.at(run, place.options)
     )
     command, options = fit_command, given
     if obsp is not None:
@@ -43,7 +45,7 @@ def anndata_command_of(**given: Any) -> None:
         options = given | {"weights": column, "dry": False}
     assert command.callback is not None
     command.callback(data=(place / where).url, run=out.url, force=force, **options)
-    model = library.load(out)
+    model = dask_dpmeans.load(out)
     found.write(key, model, where)
     if not given["as_json"] and isinstance(found, library.anndata.StoredCells):
         count = library.format_count(model.n_clusters_, "cluster")

@@ -9,6 +9,8 @@ from typing import Unpack
 
 import click
 
+import dask_dpmeans
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
@@ -38,27 +40,27 @@ def bound_command(
     four columns or some hundred rows. RUN keeps the bound of its rows, for `show`, `report` and the
     next call.
     """
-    loaded = library.open_run(library.Location.at(run, compute["storage_options"]))
+    loaded = library.loading.open_run(storage.Location.at(run, compute["storage_options"]))
     known = loaded.result.store.bound()
     if known is not None and data is None and weights is None:
-        _say(library.LowerBound(**known), as_json)
+        _say(library.bounds.LowerBound(**known), as_json)
         return
-    found = data or library.sources(loaded.result.manifest)["data"]
+    found = data or library.commands.sources(loaded.result.manifest)["data"]
     if found is None:
         raise WrongUseError("the rows of this run were in memory: give them by --data")
-    rows = library.rows_at(loaded.result, found)
+    rows = library.prediction.rows_at(loaded.result, found)
     reads, columns = loaded.model._reads(), loaded.result.manifest.input.columns
     with (
         _stoppable(loaded.result.store),
         open_rows(rows, False, False, reads, columns, **compute) as (opened, work),
         library.progress(as_json) as shown,
     ):
-        bound = library.lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
+        bound = dask_dpmeans.lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
     _say(bound, as_json)
 
 
 @contextmanager
-def _stoppable(store: "library.RunStore") -> Iterator[None]:
+def _stoppable(store: "storage.RunStore") -> Iterator[None]:
     """Raise `StoppedError` that says what the same command does if the bound inside is stopped."""
     try:
         yield
@@ -68,7 +70,7 @@ def _stoppable(store: "library.RunStore") -> Iterator[None]:
         raise StoppedError(f"stopped: the same command {then}") from None
 
 
-def _say(bound: "library.LowerBound", as_json: bool) -> None:
+def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
     """Show a bound; a gap of a bound that proves nothing is null in JSON."""
     if as_json:
         gap = bound.gap if math.isfinite(bound.gap) else None

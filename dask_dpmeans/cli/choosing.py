@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+import dask_dpmeans
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
-from dask_dpmeans.cli.cost_options import (
-    DISCOUNT,
-    DIVERGENCE,
-    METRIC,
-    MISSING_VALUES,
-    OUTLIER_PENALTY,
-    SEARCH,
-)
-from dask_dpmeans.cli.following import next_command
+from dask_dpmeans.cli.cost_options import COSTS, SEARCH
+from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.cli.headings import CommandWithHeadings
 from dask_dpmeans.cli.options import (
     DATA,
@@ -37,10 +34,13 @@ from dask_dpmeans.cli.options import (
     with_storage,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, redact
+from dask_dpmeans.flags import columns_text
 
 PRICES = ("discount", "outlier_penalty")
 """Options of the price of a cluster, and of an outlier."""
+OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
+"""Options that are not copied to the next command."""
 
 
 @with_options(
@@ -54,11 +54,7 @@ PRICES = ("discount", "outlier_penalty")
     ),
     flag("--search", help="Also find it as a price, by searches; includes --fit."),
     FULL,
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     click.option(
         "--checkpoint",
         metavar="STORE",
@@ -100,18 +96,20 @@ def penalty_command(
     by_fits, opened = None, open_inputs(data, **how)
     with resumable(store, "the same command"), opened as rows, library.progress(as_json) as shown:
         rows["on_pass"] = shown.watch
-        found = library.farthest_first(k=clusters, **rows)
+        found = dask_dpmeans.penalty.farthest_first(k=clusters, **rows)
         if fitted:
-            by_fits = library.penalty_for(n_clusters=clusters, checkpoint=store, **options, **rows)
+            by_fits = dask_dpmeans.penalty.penalty_for(
+                n_clusters=clusters, checkpoint=store, **options, **rows
+            )
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
     for_clusters = f"for {library.format_count(clusters, 'cluster')}, as a radius"
     click.echo(f"farthest-first  {found.penalty:.9g} {for_clusters}")
-    following = next_command(data, found.penalty)
+    following = _next_command(data, found.penalty)
     if by_fits is not None:
         click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
-        following = next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
+        following = _next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
     click.echo(f"next            {following}")
 
 
@@ -130,19 +128,18 @@ def _target(
     *,
     force: bool = False,
     resume: bool = False,
-) -> library.Location | None:
+) -> storage.Location | None:
     """Return the place of an output, if one is given, after a check that it can be written."""
     if place is None:
         return None
-    target = library.Location.at(place, how["storage_options"])
-    library.RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
+    target = storage.Location.at(place, how["storage_options"])
+    storage.RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
     return target
 
 
 def _penalty_event(
-    found: library.FarthestFirst, by_fits: library.PenaltyFor | None
+    found: dask_dpmeans.penalty.FarthestFirst, by_fits: dask_dpmeans.penalty.PenaltyFor | None
 ) -> dict[str, Any]:
-    """Return penalties for JSON."""
     first = {
         "penalty": found.penalty,
         "penalties": found.penalties.tolist(),
@@ -152,9 +149,9 @@ def _penalty_event(
     return {"event": "penalty", "farthest_first": first, "fit": by_fits and by_fits._asdict()}
 
 
-def _penalty_line(found: library.PenaltyFor, read_as: str) -> str:
+def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
     clusters = library.format_count(found.n_clusters, "cluster")
-    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {library.rows_seen(found)}"
+    line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {library.tables.rows_seen(found)}"
     if found.n_clusters != found.wanted:
         line += f": no penalty tried gives {found.wanted:,}"
     return line
@@ -176,11 +173,7 @@ def _penalty_line(found: library.PenaltyFor, read_as: str) -> str:
     ),
     SEARCH,
     FULL,
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     number(
         "--halvings",
         0,
@@ -227,7 +220,7 @@ def path_command(
     }
     prices = {name: how.pop(name) for name in PRICES}
     target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
-    if resume and target is not None and library.RunStore.at(target).finished():
+    if resume and target is not None and storage.RunStore.at(target).finished():
         kind = {name: how[name] for name in ("divergence", "missing")}
         found = _finished_path(target, options | prices | kind, seed)
     else:
@@ -239,12 +232,12 @@ def path_command(
         ):
             rows["on_pass"] = shown.watch
             if target is None:
-                found = library.penalty_path(**options, **rows)
+                found = dask_dpmeans.penalty.penalty_path(**options, **rows)
             else:
-                found = library.stored_path(
+                found = dask_dpmeans.penalty.stored_path(
                     out=target, resume=resume, force=force, **options, **rows
                 )
-    library.say_path(found, out, as_json, _next_command(found, data))
+    library.tables.say_path(found, out, as_json, _proposed_command(found, data))
 
 
 def _penalties(
@@ -265,19 +258,19 @@ def _penalties(
     return spaced
 
 
-def _next_command(found: library.PenaltyPath, data: str) -> str | None:
+def _proposed_command(found: dask_dpmeans.penalty.PenaltyPath, data: str) -> str | None:
     """Return the command that fits at the penalty that a path proposes, if there is one."""
     if found.penalty is None or not found.search:
         return None
-    return next_command(data, found.penalty, search=True, seed=found.random_state)
+    return _next_command(data, found.penalty, search=True, seed=found.random_state)
 
 
 def _finished_path(
-    target: library.Location, asked: dict[str, Any], seed: int | None
-) -> library.PenaltyPath:
+    target: storage.Location, asked: dict[str, Any], seed: int | None
+) -> dask_dpmeans.penalty.PenaltyPath:
     """Return a finished path, if it has the parameters that are asked for."""
-    found = library.read_path(target)
-    there = library.DPMeans().get_params(deep=False) | found.asked["parameters"]
+    found = dask_dpmeans.penalty.read_path(target)
+    there = dask_dpmeans.DPMeans().get_params(deep=False) | found.asked["parameters"]
     there["seed"] = found.random_state
     if seed is not None:
         asked = asked | {"seed": seed}
@@ -317,9 +310,43 @@ def tree_command(
     With OUT, the tree is also written there, as a Zarr group.
     """
     target = _target(out, "tree", [run], how, force=force)
-    found = library.cluster_tree(
-        library.load(library.Location.at(run, how["storage_options"])), penalties, run=run
+    found = library.tree.cluster_tree(
+        dask_dpmeans.load(storage.Location.at(run, how["storage_options"])), penalties, run=run
     )
     if target is not None:
-        library.write_tree(found, target, force=force)
-    library.say_tree(found, out, as_json)
+        library.tree.write_tree(found, target, force=force)
+    library.tables.say_tree(found, out, as_json)
+
+
+def _next_command(
+    data: str, penalty: float, *, search: bool = False, seed: int | None = None
+) -> str:
+    """Return the command that fits `data` with a penalty.
+
+    Options for reading are copied from this command.
+    """
+    context = click.get_current_context()
+    known = {option.name for option in fit_command.params} - set(OWN_OPTIONS)
+    options: list[str] = []
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if given and option.name in known:
+            options += _words(option.opts[0], context.params[str(option.name)])
+    names = (library.commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
+    run = next((name for name in names if not os.path.exists(name)), library.commands.RUN)
+    return library.commands.next_fit(
+        redact(data), penalty, search=search, seed=seed, options=options, run=run
+    )
+
+
+def _words(flag: str, value: object) -> list[str]:
+    """Return an option as words, without the values of storage options, which may be secret."""
+    if value is True:
+        return [flag]
+    if isinstance(value, dict) and flag == "--storage-option":
+        return [word for key in value for word in (flag, f"{key}=...")]
+    if isinstance(value, dict):
+        return [flag, columns_text(value)]
+    if isinstance(value, list):
+        return [flag, ",".join(map(str, value))]
+    return [flag, redact(value) if isinstance(value, str) else json.dumps(value)]

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import click
 
+import dask_dpmeans
 from dask_dpmeans import sources
-from dask_dpmeans.cli import library
 
-AnyRows: TypeAlias = "str | library.CubePath | library.OpenedPath"
+AnyRows: TypeAlias = "str | sources.CubePath | sources.OpenedPath"
 """Path of rows, or of a cube with its names, or rows that are open already."""
 
 
@@ -33,10 +33,10 @@ class ComputeOptions(TypedDict):
 
 @contextmanager
 def open_rows(
-    data: str | library.CubePath,
+    data: str | sources.CubePath,
     fill_missing: bool,
     sparse: bool,
-    accepts: library.Accepting,
+    accepts: sources.Accepting,
     columns: Sequence[int] | None = None,
     count: bool = True,
     **compute: Unpack[ComputeOptions],
@@ -50,16 +50,16 @@ def open_rows(
     tls = _tls(compute, is_remote=bool(scheduler or file))
     workers, threads = compute["workers"], compute["threads"]
     memory_limit, timeout = compute["memory_limit"], compute["worker_timeout"]
-    stored = library.Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
+    stored = sources.Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
     rows: AnyRows = data
     if not (scheduler or file) and workers is None and threads is None:
-        threads = library.own_threads()
-        given = library.Compute(threads=threads, memory_limit=memory_limit)
-        needs = library.Requirements(sparse=sparse, **accepts)
-        chosen = library.Columns.of({**stored, "columns": columns})
-        layout, _ = library.lay_out(library.InputArrays(data), chosen, needs, given, count=count)
-        rows = library.OpenedPath(os.fspath(data), layout.rows)
-        reason = library.why_processes(layout)
+        threads = sources.own_threads()
+        given = sources.Compute(threads=threads, memory_limit=memory_limit)
+        needs = sources.Requirements(sparse=sparse, **accepts)
+        chosen = sources.Columns.of({**stored, "columns": columns})
+        layout, _ = sources.lay_out(sources.InputArrays(data), chosen, needs, given, count=count)
+        rows = sources.OpenedPath(os.fspath(data), layout.rows)
+        reason = sources.why_processes(layout)
         if reason is not None:
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
             click.echo(f"{reason}; {keep}", err=True)
@@ -99,7 +99,7 @@ def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:
             "--scheduler and --scheduler-file both name a scheduler: give one of them"
         )
     if not (own or scheduler or file):
-        scheduler = library.scheduler_address()
+        scheduler = sources.scheduler_address()
     return scheduler, file
 
 
@@ -118,7 +118,7 @@ def _tls(compute: ComputeOptions, *, is_remote: bool) -> tuple[str, str, str] | 
 
 @contextmanager
 def open_inputs(
-    data: str | library.CubePath,
+    data: str | sources.CubePath,
     weights: str | None,
     columns: Sequence[Any] | None,
     scale: str,
@@ -129,9 +129,9 @@ def open_inputs(
     **compute: Unpack[ComputeOptions],
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
-    accepts = library.DPMeans(divergence=divergence, missing=missing)._accepts()
-    arrays, columns = library.named_inputs(
-        library.InputArrays(data, weights), columns, compute["storage_options"]
+    accepts = dask_dpmeans.DPMeans(divergence=divergence, missing=missing)._accepts()
+    arrays, columns = sources.named_inputs(
+        sources.InputArrays(data, weights), columns, compute["storage_options"]
     )
     with open_rows(arrays.data, fill_missing, False, accepts, columns, **compute) as (rows, work):
         yield {
@@ -141,11 +141,6 @@ def open_inputs(
             "divergence": divergence,
             "missing": missing,
             "columns": columns,
-            "scale": scale_of(scale),
+            "scale": None if scale == "none" else scale,
             **work,
         }
-
-
-def scale_of(scale: str) -> str | None:
-    """Return the `scale` of the library for the option ``--scale``."""
-    return None if scale == "none" else scale

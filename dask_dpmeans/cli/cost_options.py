@@ -87,3 +87,5 @@ OUTLIER_PENALTY = click.option(
     type=float,
     help="Price of an outlier, with --search: a row that costs more at every center has label -1.",
 )
+COSTS = METRIC, DIVERGENCE, MISSING_VALUES, DISCOUNT, OUTLIER_PENALTY
+"""Options for what rows, clusters and outliers cost."""

@@ -8,16 +8,16 @@ from typing import Any, Unpack
 
 import click
 
+import dask_dpmeans
+from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
-from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
+from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.cost_options import (
-    DISCOUNT,
+    COSTS,
     DIVERGENCE,
     LINKAGE_METRIC,
-    METRIC,
     MISSING_VALUES,
-    OUTLIER_PENALTY,
     SEARCH,
     number_or_auto,
 )
@@ -79,11 +79,7 @@ APPROXIMATION_OPTIONS = (
         type=float,
         help="End the best effort once it is proved to be at most this share above the optimum.",
     ),
-    METRIC,
-    DIVERGENCE,
-    MISSING_VALUES,
-    DISCOUNT,
-    OUTLIER_PENALTY,
+    *COSTS,
     click.option(
         "--outlier-share",
         type=float,
@@ -115,12 +111,12 @@ def fit_command(
     **how: Any,
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
-    limits, how = _limits(how)
-    outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
-    start = init if init == "mean" else library.Location.at(init, how["storage_options"])
+    limits = _limits(how)
+    outliers = _take(how, "outlier_penalty", "outlier_share", "min_cluster_weight")
+    start = init if init == "mean" else storage.Location.at(init, how["storage_options"])
     asked = {"search": search, "effort": effort, "gap_tol": gap_tol}
     price = {**asked, "metric": metric, "discount": discount, **outliers}
-    method = library.DPMeans(
+    method = dask_dpmeans.DPMeans(
         penalty, divergence=divergence, missing=missing, init=start, **price, **limits
     )
     fit_from_options(data, run, method, dry=dry, **how)
@@ -157,10 +153,9 @@ def hdp_command(
     --approximation, features of the rows are clustered, as in the command kernel, and penalties are
     in units of the kernel.
     """
-    kernel, how = _kernel(how)
-    limits, how = _limits(how)
-    costs, how = _split(how, ("search", "divergence", "missing"))
-    method = library.HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
+    kernel, limits = _kernel(how), _limits(how)
+    costs = _take(how, "search", "divergence", "missing")
+    method = dask_dpmeans.HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
     fit_from_options(data, run, method, **how)
 
 
@@ -180,11 +175,9 @@ def hdp_command(
 )
 def kernel_command(data: str, run: str, penalty: float | str, search: bool, **how: Any) -> None:
     """Cluster the rows of DATA in the space of a kernel function."""
-    kernel, how = _kernel(how)
-    limits, how = _limits(how)
-    fit_from_options(
-        data, run, library.KernelDPMeans(penalty, search=search, **kernel, **limits), **how
-    )
+    kernel, limits = _kernel(how), _limits(how)
+    method = dask_dpmeans.KernelDPMeans(penalty, search=search, **kernel, **limits)
+    fit_from_options(data, run, method, **how)
 
 
 @fit_command_named(
@@ -206,9 +199,9 @@ def spectral_command(
     data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any
 ) -> None:
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
-    limits, how = _limits(how)
-    own, how = _split(how, ("affinity", "gamma", "max_components", "threshold", "search"))
-    method = library.SpectralDPMeans(
+    limits = _limits(how)
+    own = _take(how, "affinity", "gamma", "max_components", "threshold", "search")
+    method = dask_dpmeans.SpectralDPMeans(
         penalty, n_neighbors=neighbors, n_landmarks=landmarks, **own, **limits
     )
     fit_from_options(data, run, method, **how)
@@ -239,8 +232,8 @@ def graph_command(
 
     DATA is a Zarr group with CSR rows, a .npz file of scipy, or a Matrix Market .mtx file.
     """
-    limits, how = _limits(how)
-    method = library.GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
+    limits = _limits(how)
+    method = dask_dpmeans.GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
     fit_from_options(data, run, method, weights=None, scale="none", columns=None, **how)
 
 
@@ -280,42 +273,36 @@ def shapes_command(
 
     Many micro-clusters are grouped where rows lie between them.
     """
-    limits, how = _limits(how)
-    method = library.LinkageDPMeans(
+    limits = _limits(how)
+    method = dask_dpmeans.LinkageDPMeans(
         penalty, micro_penalty, n_clusters=clusters, noise=noise, metric=metric, **limits
     )
     fit_from_options(data, run, method, **how)
 
 
-def _split(how: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options with these names, and the others."""
-    return {name: how[name] for name in names}, {
-        name: how[name] for name in how if name not in names
-    }
+def _take(how: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take the options with these names out of others."""
+    return {name: how.pop(name) for name in names}
 
 
-def _kernel(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of a kernel and its approximation, and the other options."""
-    kernel, how = _split(how, ("kernel", "gamma", "degree", "coef0", "approximation", "components"))
-    components = kernel.pop("components")
-    if components is not None:
-        if kernel["approximation"] is None:
-            raise click.UsageError(
-                "--components belongs to an --approximation: give both, or neither"
-            )
-        kernel["n_components"] = components
-    return kernel, how
+def _kernel(how: dict[str, Any]) -> dict[str, Any]:
+    """Take the parameters of a kernel and its approximation out of the options."""
+    kernel = _take(how, "kernel", "gamma", "degree", "coef0", "approximation")
+    components = how.pop("components")
+    if components is None:
+        return kernel
+    if kernel["approximation"] is None:
+        raise click.UsageError("--components belongs to an --approximation: give both, or neither")
+    return kernel | {"n_components": components}
 
 
-def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters that every estimator has, and the other options."""
-    limits, how = _split(how, ("max_iter", "tol", "max_clusters", "seed"))
-    limits["random_state"] = limits.pop("seed")
-    return limits, how
+def _limits(how: dict[str, Any]) -> dict[str, Any]:
+    """Take the parameters that every estimator has out of the options."""
+    return _take(how, "max_iter", "tol", "max_clusters") | {"random_state": how.pop("seed")}
 
 
 def fit_from_options(
-    data: str | library.CubePath,
+    data: str | sources.CubePath,
     run: str,
     method: Any,
     *,
@@ -333,19 +320,23 @@ def fit_from_options(
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
     stored = compute["storage_options"]
-    arrays, columns = library.named_inputs(
-        library.InputArrays(data, weights, groups), columns, stored
+    arrays, columns = sources.named_inputs(
+        sources.InputArrays(data, weights, groups), columns, stored
     )
     data, weights, groups = arrays.data, arrays.sample_weight, arrays.groups
     check_resume_or_force(resume, force)
-    out = library.Location.at(run, stored)
+    out = storage.Location.at(run, stored)
     job = {"run": out, "method": method, "resume": resume, "force": force}
-    job |= {"sample_weight": weights, "columns": columns, "scale": scale_of(scale)}
+    job |= {
+        "sample_weight": weights,
+        "columns": columns,
+        "scale": None if scale == "none" else scale,
+    }
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
     feature_map = method._feature_map()
     if feature_map is not None:
         feature_map.check_weights(weights)
-    library.RunStore.at(out).check_target(
+    storage.RunStore.at(out).check_target(
         "run", [data, groups, weights], force=force or dry, resume=resume
     )
     reading = data, fill_missing, sparse, method._accepts(), columns
@@ -353,17 +344,17 @@ def fit_from_options(
         if live is not None:
             raise click.UsageError("a dry run has no steps to show: leave out --live")
         with open_rows(*reading, resume, **compute) as (rows, work):
-            library.say_estimate(library.dry_run(rows, **job, **work), as_json)
+            library.tables.say_estimate(dask_dpmeans.dry_run(rows, **job, **work), as_json)
         return
     shown, opened = library.progress(as_json), open_rows(*reading, **compute)
     with resumable(out), _page_of(shown, out, live), opened as (rows, work), shown:
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
-        library.write_run(rows, **job, groups=groups, **work)
-    library.say_result(out, as_json, shown.pace.seconds())
+        library.fitting.write_run(rows, **job, groups=groups, **work)
+    library.tables.say_result(out, as_json, shown.pace.seconds())
 
 
 def _page_of(
-    shown: library.Progress, run: library.Location, port: int | None
+    shown: library.Progress, run: storage.Location, port: int | None
 ) -> AbstractContextManager[object]:
     """Return the server of the page of a fit; nothing without a port."""
     if port is None:
@@ -376,4 +367,4 @@ def _page_of(
             raise
         missing = f"--live needs bokeh, matplotlib and networkx, and {name} is missing"
         raise WrongUseError(f'{missing}: pip install "dask-dpmeans[plot]"') from error
-    return LivePage(port, library.RunStore.at(run), shown)
+    return LivePage(port, storage.RunStore.at(run), shown)

@@ -176,7 +176,6 @@ class Panels:
         self.redraw_time = ended + max(REDRAW, PAUSE * (ended - began))
 
     def _place(self, placed: Placed) -> None:
-        """Draw the centers."""
         if self.names is None:
             self.names = self._read_names(placed.centers.shape[1])
         heaviest = placed.heaviest(MOST_CENTERS)

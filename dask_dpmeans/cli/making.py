@@ -5,25 +5,21 @@ from typing import Any
 
 import click
 
+import dask_dpmeans
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import KINDS
-from dask_dpmeans.cli.options import FORCE, with_storage
+from dask_dpmeans.cli.options import FORCE, number, with_storage
 from dask_dpmeans.errors import InputError, redact
 
 
 @click.command("synth")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
-@click.option(
-    "--rows", default=1_000_000, show_default=True, type=click.IntRange(1), help="Number of rows."
-)
-@click.option(
-    "--features", default=16, show_default=True, type=click.IntRange(1), help="Number of columns."
-)
-@click.option(
-    "--centers", default=100, show_default=True, type=click.IntRange(1), help="Number of blobs."
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Random seed.")
+@number("--rows", 1_000_000, "Number of rows.", click.IntRange(1))
+@number("--features", 16, "Number of columns.", click.IntRange(1))
+@number("--centers", 100, "Number of blobs.", click.IntRange(1))
+@number("--seed", 0, "Random seed.", click.IntRange(0))
 @with_storage
 @FORCE
 def synth_command(
@@ -37,8 +33,8 @@ def synth_command(
     force: bool,
 ) -> None:
     """Write synthetic rows to OUT/rows, and their true labels to OUT/truth."""
-    blobs = library.Synthetic(kind, rows, features, centers, seed)
-    library.write_synthetic(blobs, out, force=force, storage_options=storage_options)
+    blobs = library.synthetic.Synthetic(kind, rows, features, centers, seed)
+    library.synthetic.write_synthetic(blobs, out, force=force, storage_options=storage_options)
     click.echo(
         f"{library.format_count(rows, 'row')} of {library.format_count(features, 'column')}: {redact(out)}/rows"
     )
@@ -54,17 +50,19 @@ def demo_command(folder: str) -> None:
         raise InputError(f"{folder} cannot be a folder: {error}") from error
     penalty = 160.0
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
-    blobs = library.Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
+    blobs = library.synthetic.Synthetic(
+        "blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0
+    )
     size = f"{blobs.n_rows:,} rows of {blobs.n_features} columns"
     click.echo(f"{size} around {blobs.n_centers} centers: {data}/rows")
-    library.write_synthetic(blobs, data, force=True)
+    library.synthetic.write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with library.progress(False) as shown:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
-        model = library.fit(
-            f"{data}/rows", run, library.DPMeans(penalty, random_state=0), force=True, **told
+        model = dask_dpmeans.fit(
+            f"{data}/rows", run, dask_dpmeans.DPMeans(penalty, random_state=0), force=True, **told
         )
-    library.say_result(library.Location.at(run), False, shown.pace.seconds())
+    library.tables.say_result(storage.Location.at(run), False, shown.pace.seconds())
     truth = blobs.centers[library.numpy.newaxis] - model.cluster_centers_[:, library.numpy.newaxis]
     farthest = float(library.numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     away = f"lies {farthest:.3f} from the nearest one found"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dask_dpmeans.cli import library
+from dask_dpmeans import sources, storage
 from dask_dpmeans.cli.absent import DATA_ARGUMENT
 from dask_dpmeans.cli.headings import CommandWithHeadings
 
@@ -65,7 +65,7 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     if text is None:
         return None
     try:
-        size = library.parse_bytes(text)
+        size = sources.parse_bytes(text)
     except (OverflowError, ValueError) as error:
         raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
     if size < 1:
@@ -112,9 +112,11 @@ def flag(*names: str, help: str) -> Decorator:
     return click.option(*names, is_flag=True, help=help)
 
 
-def number(name: str, default: float, help: str) -> Decorator:
-    """Return an option for a number of the type of its default."""
-    return click.option(name, default=default, show_default=True, help=help)
+def number(
+    name: str, default: float, help: str, kind: click.ParamType[Any] | None = None
+) -> Decorator:
+    """Return an option for a number, by default of the type of its default."""
+    return click.option(name, default=default, show_default=True, type=kind, help=help)
 
 
 def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorator:
@@ -154,7 +156,7 @@ def with_storage(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def checked(**given: Any) -> Any:
         several = [each for value in given.values() if isinstance(value, tuple) for each in value]
-        library.check_options(given["storage_options"], *given.values(), *several)
+        storage.check_options(given["storage_options"], *given.values(), *several)
         return command(**given)
 
     return STORAGE(checked)
@@ -241,7 +243,7 @@ def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:
     def named(**given: Any) -> Any:
         names = {name: given.pop(name) for name in ("samples", "features", "variables")}
         if any(each is not None for each in names.values()):
-            given["data"] = library.CubePath(given["data"], **names)
+            given["data"] = sources.CubePath(given["data"], **names)
         return command(**given)
 
     decorate = with_options(

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import click
 
+from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
@@ -60,14 +61,14 @@ def predict_command(
     also top_label and probability, M of each, and margin: by how much the label is more probable than
     any other cluster. If OUT ends with .parquet, it is a table instead, with the columns --keep of DATA too.
     """
-    storage = compute["storage_options"]
-    fitted, target = (library.Location.at(each, storage) for each in (run, out))
-    fitted_run = library.read_run(fitted)
+    stored = compute["storage_options"]
+    fitted, target = (storage.Location.at(each, stored) for each in (run, out))
+    fitted_run = library.loading.read_run(fitted)
     given: dict[str, Any] = {"soft": soft, "keep": keep, "force": force}
     library.prediction.check_target(target, [fitted, data, groups], **given)
-    accepts = library.unfitted_run(fitted_run).model._reads()
+    accepts = library.loading.unfitted_run(fitted_run).model._reads()
     columns = fitted_run.manifest.input.columns
-    rows_at = library.prediction.rows_at(fitted_run, data, keep, storage)
+    rows_at = library.prediction.rows_at(fitted_run, data, keep, stored)
     with (
         open_rows(rows_at, fill_missing, False, accepts, columns, **compute) as (rows, work),
         library.progress(as_json) as shown,

@@ -179,7 +179,11 @@ class PlainLines(Progress):
         """Write about a pass after a long silence."""
         if monotonic() >= self.output_time + QUIET:
             self.output_time = monotonic()
-            click.echo(self._line(found, since), err=True)
+            self.write_pass(found, since)
+
+    def write_pass(self, found: Pass, since: float) -> None:
+        """Write the line of a pass."""
+        click.echo(self._line(found, since), err=True)
 
 
 class TerminalLine(Progress):
@@ -231,20 +235,16 @@ class TerminalLine(Progress):
             click.echo(f"\r\x1b[2K{shown}", err=True, nl=False)
 
 
-class JsonLines(Progress):
+class JsonLines(PlainLines):
     """One JSON object a step on standard output, and one about the pass after 30 silent seconds."""
-
-    every = 1.0
 
     def say_step(self, number: int, record: Record) -> None:
         """Write the line of a step."""
         click.echo(json.dumps({"event": "step", "step": number, **asdict(record)}))
 
-    def say_pass(self, found: Pass, since: float) -> None:
-        """Write about a pass after a long silence."""
-        if monotonic() >= self.output_time + QUIET:
-            self.output_time = monotonic()
-            click.echo(json.dumps({"event": "pass", **asdict(found)}))
+    def write_pass(self, found: Pass, since: float) -> None:
+        """Write the line of a pass."""
+        click.echo(json.dumps({"event": "pass", **asdict(found)}))
 
 
 def describe_pass(found: Pass, since: float = 0.0) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from dask_dpmeans.cli import library
+from dask_dpmeans import storage
 from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import (
     ClusterLostError,
@@ -29,7 +29,7 @@ def check_resume_or_force(resume: bool, force: bool) -> None:
 
 @contextmanager
 def resumable(
-    run: library.Location | None, again: str = "the same command with --resume"
+    run: storage.Location | None, again: str = "the same command with --resume"
 ) -> Iterator[None]:
     """Raise `StoppedError` with advice if the command inside is stopped.
 
@@ -45,19 +45,19 @@ def resumable(
         raise StoppedError(redact(f"{str(error) or 'stopped'}; {_advice(run, again)}")) from None
 
 
-def _can_continue(error: BaseException, run: library.Location) -> bool:
+def _can_continue(error: BaseException, run: storage.Location) -> bool:
     """Return whether the same command may succeed later."""
     if not of_store(error):  # `of_store` includes a full disk
         return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
-        return library.Output.at(run).begun()
+        return storage.RunStore.at(run).begun()
     except OSError:  # the store still does not respond; --resume also begins a new run
         return True
 
 
-def _advice(run: library.Location, again: str) -> str:
+def _advice(run: storage.Location, again: str) -> str:
     """Return what the same command does next."""
-    store = library.Output.at(run)
+    store = storage.RunStore.at(run)
     try:
         if store.finished():
             return f"{run.url} is finished"

@@ -9,6 +9,8 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
+import dask_dpmeans
+from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
@@ -26,17 +28,19 @@ from dask_dpmeans.errors import redact
 @postponed_imports()
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Show the parameters and results of the run, path or tree in STORE."""
-    place = library.Location.at(store, storage_options)
-    kind = library.Output.at(place).kind()
+    place = storage.Location.at(store, storage_options)
+    kind = storage.RunStore.at(place).kind()
     if kind == "path":
-        path = library.read_path(place)
-        library.say_path(path, store, as_json, library.commands.after_path(path))
+        path = dask_dpmeans.penalty.read_path(place)
+        library.tables.say_path(path, store, as_json, library.commands.after_path(path))
     elif kind == "tree":
-        library.say_tree(library.read_tree(place), store, as_json)
+        library.tables.say_tree(library.tree.read_tree(place), store, as_json)
     else:
-        run = library.open_run(place)
+        run = library.loading.open_run(place)
         click.echo(
-            json.dumps(library.describe(run), indent=2) if as_json else library.run_table(run)
+            json.dumps(library.tables.describe(run), indent=2)
+            if as_json
+            else library.tables.run_table(run)
         )
 
 
@@ -52,7 +56,7 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     of a row.
     """
     click.echo(
-        f"{redact(run)}: {library.export(library.Location.at(run, storage_options), out, force=force)}"
+        f"{redact(run)}: {library.export.export(storage.Location.at(run, storage_options), out, force=force)}"
     )
 
 
@@ -106,7 +110,7 @@ def report_command(
     for store in stores:
         check_run(store)
     report = _report_module()
-    places = [library.Location.at(store, compute["storage_options"]) for store in stores]
+    places = [storage.Location.at(store, compute["storage_options"]) for store in stores]
     if len(places) > 1:
         if data or columns or image:
             raise click.UsageError(
@@ -121,7 +125,6 @@ def report_command(
 
 
 def _names(columns: str | None) -> list[int | str] | None:
-    """Return columns as names or numbers."""
     if columns is None:
         return None
     words = [each.strip() for each in columns.split(",")]
@@ -141,7 +144,7 @@ def _report_module() -> ModuleType:
 
 def _report_one(
     report: ModuleType,
-    place: "library.Location",
+    place: "storage.Location",
     out: str,
     data: str | None,
     no_data: bool,
@@ -155,17 +158,17 @@ def _report_one(
         _check_unused(compute)
     rows = None if no_data else data
     if run is not None and not no_data:
-        rows = data or report.input_of(run)
-        for note in [] if rows else report.absent_rows(run):
+        rows = data or report.origin.locate(run.result.manifest)
+        for note in [] if rows else report.origin.absent_rows(run.result.manifest):
             click.echo(f"Warning: {note}", err=True)
     sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:
         opened: AnyRows | None = None
         work: dict[str, Any] = {}
         if rows:
-            given = rows if run is None else library.rows_at(run.result, rows)
+            given = rows if run is None else library.prediction.rows_at(run.result, rows)
             used = None if run is None else run.result.manifest.input.columns
-            accepts: library.Accepting = {} if run is None else run.model._reads()
+            accepts: sources.Accepting = {} if run is None else run.model._reads()
             opened, work = stack.enter_context(
                 open_rows(given, False, sparse, accepts, used, **compute)
             )

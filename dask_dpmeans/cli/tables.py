@@ -140,7 +140,6 @@ def _center_lines(model: Any, clusters: list[int]) -> dict[str, str]:
 
 
 def _shape(row: str, shape: Sequence[int]) -> str:
-    """Return the size of the input."""
     n, columns = shape
     if row == "node":
         return format_count(n, row)
@@ -188,7 +187,6 @@ LINE = "{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}"
 
 
 def _path_table(found: PenaltyPath, following: str | None) -> str:
-    """Return a path as text for people."""
     columns = (found.penalties, found.n_clusters, found.objectives, found.inertias)
     names = ("penalty", "n_clusters", "objective", "inertia")
     rows = (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
@@ -244,7 +242,6 @@ def say_estimate(found: Estimate, as_json: bool) -> None:
 
 
 def _estimate_table(found: Estimate) -> str:
-    """Return an estimate as text for people."""
     stored = "unknown" if found.stored_bytes is None else f"{found.stored_bytes:,}"
     columns = format_count(found.n_columns, "column")
     if found.n_features != found.n_columns:

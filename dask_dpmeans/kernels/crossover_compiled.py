@@ -1,8 +1,7 @@
 """Compiled loops of crossovers and openings in short searches of few rows.
 
-Their NumPy twins are in `short_search`.  `_square_distances`, `_least`, `_squared`, `_less` and
-`first_columns` are the same as in `row_exchange_compiled`: all that a loop calls must be in its own
-file (`numba_support`).
+Their NumPy twins are in `short_search`.  `_square_distances`, `_least`, `_squared` and `_less` are
+the same as in `row_exchange_compiled`: all that a loop calls must be in its own file (`numba_support`).
 """
 
 from typing import Any
@@ -75,16 +74,6 @@ def _less(distance: float, other: float) -> float:
     """Return at least by how much a distance is above another one; 0 if it may not be."""
     larger = distance * (1.0 - DISTANCE_ROUNDING)
     return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
-
-
-@compile_loop
-def first_columns(values: Float64Array, k: int) -> Float64Array:
-    """Return the first k columns of values, (d, room)."""
-    found = np.empty((values.shape[0], k))
-    for j in range(found.shape[0]):
-        for c in range(k):
-            found[j, c] = values[j, c]
-    return found
 
 
 @compile_loop
@@ -311,7 +300,7 @@ def _draw_centers(
             for j in range(d):
                 centers[j, drawn] = first[j, c] if c < k else second[j, c - k]
             drawn += 1
-    centers = first_columns(centers, drawn)
+    centers = centers[:, :drawn].copy()
     return centers, _nearest_columns(first, centers)
 
 

@@ -163,7 +163,7 @@ def _leaving_gain_compiled(
 
 
 @compile_loop
-def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
+def _joining_cost_compiled(weight: float, mass: float, squared: float) -> float:
     """Compiled twin of `_joining_costs`, for one row and one cluster, a direction."""
     total = mass + weight
     share = mass / total
@@ -256,7 +256,7 @@ def _cheapest_direction(
     best, least = -1, np.inf
     for c in range(present):
         if c != own and counts[c]:
-            cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
+            cost = _joining_cost_compiled(weight, masses[c], squared[c])
             if cost < least:
                 best, least = c, cost
     return best, least
@@ -646,10 +646,7 @@ def means_compiled(
 ) -> None:
     """Fill the means, (d, room), the masses and the numbers of rows, (room,)."""
     n, d = rows.shape
-    for c in range(len(masses)):
-        masses[c], counts[c] = 0.0, 0
-        for j in range(d):
-            centers[j, c] = 0.0
+    masses[:], counts[:], centers[:] = 0.0, 0, 0.0
     for i in range(n):
         c = labels[i]
         counts[c] += 1
@@ -697,16 +694,6 @@ def merge_compiled(
 
 
 @compile_loop
-def first_columns(values: Float64Array, k: int) -> Float64Array:
-    """Return the first k columns of values, (d, room)."""
-    found = np.empty((values.shape[0], k))
-    for j in range(found.shape[0]):
-        for c in range(k):
-            found[j, c] = values[j, c]
-    return found
-
-
-@compile_loop
 def bound_costs(
     weights: Float64Array,
     seconds: Float64Array,
@@ -723,8 +710,8 @@ def bound_costs(
     """
     centers, masses, counts = clusters
     slack, (light, _) = 0.0, _light(weights)
+    ages[:] = 0
     for c in range(len(masses)):
-        ages[c] = 0
         if counts[c]:
             squares = np.inf
             if c < before.shape[1]:
@@ -759,10 +746,7 @@ def settle_compiled(
     clusters; 0 if nothing is known.
     """
     n, d = rows.shape
-    last = labels[0]
-    for i in range(n):
-        last = max(last, labels[i])
-    room, passes, merged = 2 * (last + 1) + SPARE, 0, True
+    room, passes, merged = 2 * (labels.max() + 1) + SPARE, 0, True
     centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
     clusters, kept, ages = (centers, masses, counts), np.empty(n), np.empty(room, np.int64)
     while merged and passes < most:
@@ -797,4 +781,4 @@ def settle_compiled(
             counts[c], k = k, k + 1
     for i in range(n):
         labels[i] = counts[labels[i]]
-    return first_columns(centers, k), cost + penalty * k, passes
+    return centers[:, :k].copy(), cost + penalty * k, passes

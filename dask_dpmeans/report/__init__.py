@@ -19,7 +19,7 @@ from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.output import Output, with_article
 
-__all__ = ["absent_rows", "checked_target", "input_of", "page", "report", "run_with_rows"]
+__all__ = ["checked_target", "origin", "page", "report", "run_with_rows"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
@@ -125,16 +125,6 @@ def _is_ours(path: Path) -> bool:
 def run_with_rows(store: AnyPlace) -> LoadedRun | None:
     """Read the run whose page shows rows; None for a path or a tree."""
     return None if Output.at(store).kind() in WITHOUT_ROWS else open_run(store)
-
-
-def input_of(run: LoadedRun) -> str | None:
-    """Return the path of the rows of a run, if they are still on this machine."""
-    return origin.locate(run.result.manifest)
-
-
-def absent_rows(run: LoadedRun) -> list[str]:
-    """Return a note if the rows of a run are no longer at their path, with the way out."""
-    return origin.absent_rows(run.result.manifest)
 
 
 def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:

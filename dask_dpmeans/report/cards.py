@@ -133,7 +133,6 @@ def _line(part: Part) -> Line:
 
 
 def _shares(counts: Float64Array) -> Float64Array:
-    """Return counts divided by their sum."""
     total = float(counts.sum())
     return counts / total if total > 0 else np.zeros(len(counts))
 
@@ -146,7 +145,6 @@ def _outline(shares: Float64Array, top: float) -> str:
 
 
 def _neighbor(neighbor: Neighbor, away: str) -> str:
-    """Describe a neighbor."""
     told = away.format(number(neighbor.distance))
     return (
         f"{told}, {format_share(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else told
@@ -154,7 +152,6 @@ def _neighbor(neighbor: Neighbor, away: str) -> str:
 
 
 def _exemplars(exemplars: list[Exemplar]) -> str:
-    """Return names and distances."""
     return ", ".join(
         f"{shortened(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
     )

@@ -251,7 +251,9 @@ def _side_by_side(runs: list[Compared]) -> Table:
     for one in runs:
         if one.has_objective:
             name = f"J at the penalty of {one.letter}"
-            lines[name] = [_objective(each, one) for each in runs]
+            lines[name] = [
+                "" if _difference(one, each) else f"{each.at(one.penalty):.9g}" for each in runs
+            ]
     lines |= _differing_parameters(runs, lines)
     return Table(
         "The runs side by side",
@@ -264,10 +266,6 @@ def _side_by_side(runs: list[Compared]) -> Table:
 def _inertia(each: Compared) -> str:
     name, value = each.words.inertia_name, f"{each.run.model.inertia_:.9g}"
     return value if name == Description.inertia_name else f"{value} ({name})"
-
-
-def _objective(each: Compared, one: Compared) -> str:
-    return "" if _difference(one, each) else f"{each.at(one.penalty):.9g}"
 
 
 def _difference(one: Compared, other: Compared) -> str:

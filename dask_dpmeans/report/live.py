@@ -82,7 +82,6 @@ def _rename(value: Any, names: dict[str, str]) -> None:
 
 
 def _ranks(overview: Overview) -> dict[int, int]:
-    """Return the rank of each cluster by weight."""
     return {each.cluster: rank for rank, each in enumerate(overview.clusters)}
 
 
@@ -110,7 +109,6 @@ def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
 
 
 def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
-    """Add rows as points."""
     assert density.points is not None
     assert density.labels is not None
     points, labels = _compact(density.points, density), density.labels.astype(np.int32)

@@ -53,7 +53,6 @@ def _headline(path: PenaltyPath) -> str:
 
 
 def _n_rows(path: PenaltyPath) -> int:
-    """Return the number of rows of the input."""
     return commands.path_request(path).input.shape[0]
 
 
@@ -80,7 +79,6 @@ def warnings_of(path: PenaltyPath) -> list[str]:
 
 
 def _result(path: PenaltyPath) -> dict[str, str]:
-    """Return facts about the result, by name."""
     facts = {}
     interval = longest(path.intervals) if path.search else None  # with radii it means little
     if interval is not None:
@@ -105,7 +103,6 @@ def _parameters(path: PenaltyPath) -> dict[str, str]:
 
 
 def _intervals(path: PenaltyPath) -> Table:
-    """Return the table of intervals."""
     columns = [
         format_column([each.low for each in path.intervals]),
         format_column([each.high for each in path.intervals]),
@@ -117,7 +114,6 @@ def _intervals(path: PenaltyPath) -> Table:
 
 
 def _penalties(path: PenaltyPath) -> Table:
-    """Return the table of penalties tried."""
     numbers = [f"{k:,}" for k in path.n_clusters]
     columns = [format_column(path.penalties), numbers, _long(path.objectives), _long(path.inertias)]
     names = ["penalty", "clusters", "objective, J", "inertia"]

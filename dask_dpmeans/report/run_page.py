@@ -21,10 +21,10 @@ from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import LAYERED
 from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
-from dask_dpmeans.methods.dpmeans.choice import Alternative
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 from dask_dpmeans.methods.dpmeans.stability import unstable_clusters
 from dask_dpmeans.registry import METHODS, spec_of
-from dask_dpmeans.report import choice_section, origin, sentences
+from dask_dpmeans.report import origin, sentences
 from dask_dpmeans.report.label_map import drawn_labels
 from dask_dpmeans.report.page import Page, Picture, Section, Table, data_uri, lines_of
 from dask_dpmeans.report.run_rows import RowParts, has_centers, read_rows
@@ -39,6 +39,17 @@ MOST_LINES, MOST_FEATURES = 100, 12
 """Limits of the table of clusters: the heaviest clusters, and columns of the centers."""
 MAP = "Rows in the colors of their clusters, and centers with their numbers."
 MICRO_MAP = "Rows in the colors of their clusters; the dots are centers of micro-clusters."
+CHOICE = (
+    "The chosen number comes first, then the others by falling score. Each is the best from one "
+    "penalty to another. Stability says how well fits of two halves of the {} agree: 1 if they "
+    "are the same. It is measured where the score is close to the best.{}"
+)
+REPLICATED = " Replicated is the share of the range over which they have as many clusters, give or take one in 40."
+CHOICE_PICTURE = (
+    "Top: the score of each number of clusters, which is how long the number stays the best while "
+    "one more cluster gets dearer, allowing for shorter stays of larger numbers. Middle: the "
+    "stability of the best ones. Bottom: the best number at each penalty; the chosen range is grey."
+)
 TINY = 1e-3
 """A cluster of less than this share of the mean weight gives a warning."""
 MOST_NUMBERS = 12
@@ -103,7 +114,6 @@ def _names(model: Model) -> list[str]:
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
-    """Return facts about the result, by name."""
     manifest, words = result.manifest, model.description()
     facts = {
         "clusters, k": f"{model.n_clusters_:,}",
@@ -174,11 +184,30 @@ def _center_columns(
 
 def _choice(result: Result, model: Model) -> list[Section]:
     """Return the section about the choice of the penalty, if it was chosen."""
-    choice = getattr(model, "choice_", None)
+    choice: Choice | None = getattr(model, "choice_", None)
     if choice is None:
         return []
-    again = partial(_fit_alternative, result, model)
-    return [choice_section.section(choice, model.n_clusters_, again)]
+    each = choice.alternatives
+    columns = {
+        "clusters": [f"{one.n_clusters:,}" for one in each],
+        "penalty": format_column([one.penalty for one in each]),
+        "best from": format_column([one.low for one in each]),
+        "to": format_column([one.high for one in each]),
+        "score": ["" if one.n_clusters == 1 else f"{one.score:.2f}" for one in each],
+        "stability": ["" if one.stability is None else f"{one.stability:.2f}" for one in each],
+    }
+    measured, caption = [one.replicated for one in each], ""
+    if any(share is not None for share in measured):
+        columns["replicated"] = ["" if share is None else f"{share:.2f}" for share in measured]
+        caption = REPLICATED
+    lines, caption = lines_of(list(columns.values())), CHOICE.format(choice.halved, caption)
+    table = Table("Alternatives", caption, list(columns), lines)
+    code = "\n".join(_fit_alternative(result, model, one) for one in each[1:])
+    picture = None
+    if len(choice.intervals) > 1:
+        picture = Picture.of("Choice", CHOICE_PICTURE, lambda: plot.choice(choice))
+    text = choice.explain(model.n_clusters_)
+    return [Section("Why this number of clusters", text, table, code, picture)]
 
 
 # Warnings

@@ -58,7 +58,6 @@ def _parameters(tree: ClusterTree) -> dict[str, str]:
 
 
 def _levels(tree: ClusterTree) -> Table:
-    """Return the table of levels."""
     levels = (tree.leaves, *tree.levels)
     columns = [format_column([level.penalty for level in levels])]
     columns.append([f"{level.n_clusters:,}" for level in levels])

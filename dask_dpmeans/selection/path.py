@@ -153,8 +153,8 @@ class PathParameters:
             full=checks.switch("full", given.full),
             metric=given.metric,
             halvings=checks.integer("halvings", given.halvings, 0),
-            summary_rows=_integer_or_none("summary_rows", given.summary_rows),
-            max_clusters=_integer_or_none("max_clusters", given.max_clusters),
+            summary_rows=checks.integer_or_none("summary_rows", given.summary_rows),
+            max_clusters=checks.integer_or_none("max_clusters", given.max_clusters),
         )
 
     @property
@@ -353,10 +353,6 @@ def warn_if_crowded(path: PenaltyPath) -> None:
     """Warn the caller of the caller about crowded penalties."""
     if path.caution:
         warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=3)
-
-
-def _integer_or_none(name: str, value: int | None) -> int | None:
-    return None if value is None else checks.integer(name, value, or_none=" or None")
 
 
 def _checked_penalties(penalties: ArrayLike | None) -> tuple[float, ...] | None:

@@ -181,7 +181,8 @@ class TrialFits(ABC):
         size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
         if self.whole or size <= self.size:
             return self
-        rows, whole = _summary(self.source, size, self.seed, self.method)
+        most, general = self.method.most, self.method.divergence.general
+        rows, whole = summary_of(self.source, size, self.seed, most, general)
         return replace(self, size=size, rows=rows, whole=whole)
 
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
@@ -326,7 +327,7 @@ def trial_fits(
     size = SUMMARY_ROWS if summary_rows is None else summary_rows
     checks.integer("summary_rows", size, or_none=" or None")
     source, mean, method = rows_and_mean(X, sample_weight, model, reading, seed)
-    rows, whole = _summary(source, size, seed, method)
+    rows, whole = summary_of(source, size, seed, method.most, method.divergence.general)
     fits: RadiusFits | PriceFits = FITS[model.search](
         source, mean, size, rows, whole, method.seeded(seed), seed
     )
@@ -347,10 +348,3 @@ def rows_and_mean(
     source, method = mapped.source, mapped.method(method)
     average = source.summary.mean[np.newaxis]
     return source, method.divergence.means(average, np.eye(1, source.n_features)), method
-
-
-def _summary(
-    source: RowSource, size: int, seed: int, method: batch.Method | search.Method
-) -> tuple[InMemoryRows, bool]:
-    """Return the summary of rows for the fits of a method."""
-    return summary_of(source, size, seed, method.most, method.divergence.general)

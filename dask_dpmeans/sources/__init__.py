@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     )
     from dask_dpmeans.sources.formats.tables import check_available, path_of
     from dask_dpmeans.sources.frames import Frame, frame_of
-    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, split_dimensions
+    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features, with_csr
     from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.latitudes import is_latitude
-    from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
+    from dask_dpmeans.sources.layout import Layout
     from dask_dpmeans.sources.missing_values import whole, with_nan
     from dask_dpmeans.sources.named_columns import named_inputs, named_rows
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
@@ -88,12 +88,12 @@ else:
             ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
             ".formats.tables": "check_available path_of",
             ".frames": "Frame frame_of",
-            ".grids": "Coordinate Dimensions Grid is_cube split_dimensions",
+            ".grids": "Coordinate Dimensions Grid is_cube",
             ".inputs": "as_source open_source source_of_features with_csr",
             ".label_map": "map_height write_label_map",
             ".labels": "label_pairs",
             ".latitudes": "is_latitude",
-            ".layout": "RESIDENT_SHARE Layout",
+            ".layout": "Layout",
             ".missing_values": "whole with_nan",
             ".named_columns": "named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",

@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.tables import stored_columns, table_names, table_path
 from dask_dpmeans.sources.frames import frame_of, is_dask_frame
 from dask_dpmeans.sources.lazy_modules import pyarrow
-from dask_dpmeans.sources.named_columns import named_part, shown_names
+from dask_dpmeans.sources.named_columns import check_column, named_part, shown_names
 from dask_dpmeans.sources.opening import OpenedPath
 from dask_dpmeans.storage.location import Location
 
@@ -47,7 +47,9 @@ def kept_columns(
     """Return the columns `keep` of a table; refuse names that are not there, and other data."""
     place = _table_place(data, storage_options)
     if place is not None:
-        _check_kept(keep, table_names(place, "data", index=True))
+        labels = table_names(place, "data", index=True)
+        for name in keep:
+            check_column("keep", name, labels)
         schema, tables = stored_columns(place, tuple(keep), "data")
         return KeptColumns(schema, tables)
     frame = None if isinstance(data, str | os.PathLike) else frame_of(data, "data")
@@ -56,7 +58,8 @@ def kept_columns(
             f"keep names columns, {shown_names(keep)}, but data is no table with columns: leave "
             "keep out, or give a table in files or a data frame"
         )
-    _check_kept(keep, frame.labels)
+    for name in keep:
+        check_column("keep", name, frame.labels)
     read = partial(_arrow, keep=keep)
     if not is_dask_frame(frame.native):
         table = read(frame.native)
@@ -103,14 +106,6 @@ def _table_place(data: Any, storage_options: Mapping[str, Any] | None) -> Locati
         return None
     table = table_path(os.fspath(data))
     return None if table is None else Location.at(table[0], storage_options)
-
-
-def _check_kept(keep: Sequence[str], labels: Sequence[Any]) -> None:
-    for name in keep:
-        if name not in labels:
-            raise InputError(
-                f"keep: there is no column {name!r} in data, which has {shown_names(labels)}"
-            )
 
 
 def _computed(partition: Any) -> Any:

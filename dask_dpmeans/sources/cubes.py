@@ -70,7 +70,8 @@ class Cube:
         if values is None:
             return None
         if name == "sample_weight" and is_latitude(values):
-            values = self._cosines()
+            latitude = self.coords[latitude_of(self.grid.sample_coords).name]
+            values = latitude.copy(data=cosines(latitude.values, str(latitude.name)))
         if not isinstance(values, xarray.DataArray):
             way = f" or {LATITUDE!r}" if name == "sample_weight" else ""
             raise InputError(
@@ -159,11 +160,6 @@ class Cube:
                 raise InputError(f"{name} must broadcast against the samples, got {got}")
         variable = values.variable.set_dims(dict(sizes)).transpose(*sizes)
         return variable.data.reshape(-1)
-
-    def _cosines(self) -> Any:
-        """Return the cosine of the latitude along some of the samples' dimensions."""
-        latitude = self.coords[latitude_of(self.grid.sample_coords).name]
-        return latitude.copy(data=cosines(latitude.values, str(latitude.name)))
 
     def _dims(self) -> str:
         return ", ".join(map(repr, self.grid.samples))

@@ -114,7 +114,9 @@ class Frame:
         if wanted is not None:
             wanted = replace(wanted, known=known)
         empty, _ = replace(self, native=table.partitions[0]._meta).read(name, wanted, used)
-        dtype = _dtype_of(empty.dtype, table.dtypes)
+        dtype = empty.dtype
+        if not all(_is_plain(kind) or str(kind) == "category" for kind in kinds):
+            dtype = np.result_type(dtype, np.float64)  # columns may have nulls
         meta = [(number, dtype) for number in range(empty.shape[1])]
         rows = table.map_partitions(_read_partition, self, name, wanted, used, dtype, meta=meta)
         return array_of_partitions(rows), known
@@ -333,13 +335,6 @@ def list_rows(values: Raw, width: int, name: str) -> Raw:
 def _is_plain(kind: Any) -> bool:
     """Return whether a column of a data frame of Dask is one of NumPy's numbers."""
     return isinstance(kind, np.dtype) and kind.kind in "biuf"
-
-
-def _dtype_of(empty: np.dtype[Any], kinds: Any) -> np.dtype[Any]:
-    """Return the dtype of the rows of a data frame of Dask; columns with nulls become floats."""
-    if all(_is_plain(kind) or str(kind) == "category" for kind in kinds):
-        return empty
-    return np.result_type(empty, np.float64)
 
 
 def _read_partition(

@@ -1,7 +1,7 @@
 """`Layout`: how an input will be cut and prepared, planned from its metadata alone."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, read_rows
 from dask_dpmeans.sources.stored_chunks import has_checksum
-
-if TYPE_CHECKING:
-    pass
 
 RESIDENT_SHARE = 0.4
 """Largest share of the memory for rows that are kept there; larger input is read in each pass."""

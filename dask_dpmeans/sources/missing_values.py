@@ -58,12 +58,10 @@ def numbers_of_objects(array: Raw) -> Raw:
     try:
         return array.astype(np.float64)
     except TypeError:
-        missing = np.asarray(np.frompyfunc(_is_marker, 1, 1)(array), bool)
+        missing = np.asarray(
+            np.frompyfunc(lambda each: type(each).__name__ in MARKERS, 1, 1)(array), bool
+        )
         return np.where(missing, np.nan, array).astype(np.float64)
-
-
-def _is_marker(value: object) -> bool:
-    return type(value).__name__ in MARKERS
 
 
 def float_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

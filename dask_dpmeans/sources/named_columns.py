@@ -44,7 +44,7 @@ def named_inputs(
     taken = {name: text for name, text in texts.items() if _is_column(name, text, labels)}
     if chosen is not None:
         for name in chosen:
-            _check_column("columns", name, labels)
+            check_column("columns", name, labels)
     if not taken and chosen is None:
         return arrays, columns
     left = [each for each in chosen or labels if each not in taken.values()]
@@ -117,11 +117,12 @@ def _is_column(argument: str, text: str, labels: Sequence[Any]) -> bool:
         return True
     if any(mark in text for mark in PATH_MARKS):
         return False
-    _check_column(argument, text, labels)
+    check_column(argument, text, labels)
     return True
 
 
-def _check_column(argument: str, name: str, labels: Sequence[Any]) -> None:
+def check_column(argument: str, name: str, labels: Sequence[Any]) -> None:
+    """Refuse the name of a column that is not there."""
     if name not in labels:
         raise InputError(
             f"{argument}: there is no column {name!r} in data, which has {shown_names(labels)}"

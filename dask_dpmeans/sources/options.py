@@ -123,15 +123,9 @@ class Compute(FromOptions):
         if not (self.on_pass is None or callable(self.on_pass)):
             shown = checks.describe_value(self.on_pass)
             raise InputError(f"on_pass must be a function or None, got {shown}")
-        threads = _limit("threads", self.threads)
-        memory_limit = _limit("memory_limit", self.memory_limit)
+        threads = checks.integer_or_none("threads", self.threads)
+        memory_limit = checks.integer_or_none("memory_limit", self.memory_limit)
         return replace(self, threads=threads, memory_limit=memory_limit)
-
-
-def _limit(name: str, value: int | None) -> int | None:
-    if value is None:
-        return None
-    return checks.integer(name, value, or_none=" or None")
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,6 @@ def _cut(whole: Layout, columns: Columns, needs: Requirements) -> Layout:
 def _executor(
     rows: RowArray, client: "Client | None", resources: Resources, compute: Compute
 ) -> "DaskTasks | Threads":
-    """Return what runs the work on some rows."""
     if client is None and not is_dask_array(rows):
         return Threads(resources.threads, compute.on_pass)
     return dask_tasks.DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)

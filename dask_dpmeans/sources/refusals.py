@@ -60,18 +60,13 @@ OTHER_SIGN = {("i", "true"), ("u", "false")}
 """Kinds of integers, and values of `_Unsigned` with which xarray reads them as the other kind."""
 
 
-def _reading_part(way: str) -> str:
-    """Return the part of a conversion that reads the table."""
-    return way.partition(").")[0] + ")"
-
-
 def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     """Raise `InputError` for a path if an estimator needs the rows themselves."""
     text = os.fspath(path)
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
     ways += [way for ends, way in TABLES.items() if text.rstrip("/").endswith(ends)]
     others = [
-        IN_MEMORY.get(kind, _reading_part(way))
+        IN_MEMORY.get(kind, way.partition(").")[0] + ")")  # the part that reads
         for ends, (kind, way) in OTHER_FILES.items()
         if text.endswith(ends)
     ]

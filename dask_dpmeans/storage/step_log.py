@@ -38,7 +38,6 @@ class StepLog:
         return int(self._last_commit()["committed"])
 
     def _last_commit(self) -> dict[str, Any]:
-        """Return the attributes of the last commit."""
         run = self.run_name()
         for number in sorted(self._numbers(), reverse=True):
             step = self._step(number)
@@ -91,7 +90,10 @@ class StepLog:
                     f"another job has committed step {state.step} of {self.location.url}"
                 ) from None
         if self.run_name() == run:  # else the older steps belong to a new run
-            self._remove_older(state.step)
+            self.remove_checkpoints()
+            for number in self._numbers():
+                if number < state.step - 1:
+                    self._remove_step(number)
 
     def _write_step(
         self, step: Location, state: Any, history: Sequence[Record], run: str
@@ -127,13 +129,6 @@ class StepLog:
         last = self.committed()
         for number in self._numbers():
             if number > last:
-                self._remove_step(number)
-
-    def _remove_older(self, newest: int) -> None:
-        """Remove the checkpoints, and the steps up to the last but one."""
-        self.remove_checkpoints()
-        for number in self._numbers():
-            if number < newest - 1:
                 self._remove_step(number)
 
     def _remove_step(self, number: int) -> None:

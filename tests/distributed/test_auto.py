@@ -3,18 +3,11 @@
 import dask.array as da
 import numpy as np
 import zarr
-from distributed import Client
+from two_workers import two_workers
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.sources import connect
 
 ROWS = np.repeat(12.0 * np.eye(3), 60, axis=0) + np.random.default_rng(0).normal(size=(180, 3))
-
-
-def without_numba() -> None:
-    """Loops give the same bytes compiled or not, and two workers less to compile."""
-    numba_support.AVAILABLE = False
 
 
 def bytes_of(model: DPMeans) -> list[object]:
@@ -26,9 +19,7 @@ def test_workers_choose_as_threads_do(tmp_path) -> None:
     known = DPMeans(random_state=0).fit(ROWS)
     assert known.n_clusters_ == 3
     stored = zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(50, 2))
-    with connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client:
-        assert isinstance(client, Client)
-        client.run(without_numba)
+    with two_workers(tmp_path / "workers") as client:
         run = fit(stored, tmp_path / "run.zarr", DPMeans(random_state=0), client=client)
         lazy = DPMeans(random_state=0).fit(da.from_array(ROWS, chunks=(70, 1)))
     assert bytes_of(run) == bytes_of(lazy) == bytes_of(known)

@@ -1,16 +1,15 @@
 """Data sets that share centers, on two worker processes of which one is killed: the same bytes as on threads."""
 
-import dask
 import numpy as np
 import pytest
 import zarr
 from lost_workers import kill_a_worker
 from strategies import contents
+from two_workers import two_workers
 
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.methods.hdp import batch, search
-from dask_dpmeans.sources import as_source, connect
+from dask_dpmeans.sources import as_source
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(0, 4, (12, 2))[RNG.integers(12, size=900)] + RNG.normal(0, 0.5, (900, 2))
@@ -22,18 +21,9 @@ METHODS = {
 }
 
 
-def without_numba():
-    """Loops give the same bytes compiled or not, and two workers less to compile."""
-    numba_support.AVAILABLE = False
-
-
 @pytest.fixture
 def client(tmp_path):
-    with (
-        dask.config.set({"temporary-directory": str(tmp_path / "workers")}),
-        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
-    ):
-        client.run(without_numba)
+    with two_workers(tmp_path / "workers") as client:
         yield client
 
 

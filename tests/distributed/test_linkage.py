@@ -1,32 +1,21 @@
 """Clusters of any shape on two worker processes: the same bytes as on threads."""
 
-import dask
 import numpy as np
 import pytest
 import zarr
 from sklearn.datasets import make_circles
+from two_workers import two_workers
 
 from dask_dpmeans import LinkageDPMeans, fit
-from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.sources import connect
 
 ROWS = make_circles(3000, noise=0.04, factor=0.5, random_state=0)[0]
 MODEL = LinkageDPMeans(max_iter=3, random_state=0)
 """A few steps of the search: each takes passes, and each pass takes many tasks."""
 
 
-def without_numba():
-    """Loops give the same bytes compiled or not, and two workers less to compile."""
-    numba_support.AVAILABLE = False
-
-
 def test_workers_give_the_same_bytes(tmp_path):
     zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(170, 2))
-    with (
-        dask.config.set({"temporary-directory": str(tmp_path / "workers")}),
-        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
-    ):
-        client.run(without_numba)
+    with two_workers(tmp_path / "workers") as client:
         same = {"method": MODEL, "block_rows": 256, "force": True}
         with pytest.warns(Warning, match="max_iter=3"):
             wanted = fit(ROWS, tmp_path / "threads.zarr", threads=2, **same)

@@ -52,35 +52,20 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen:
     )
 
 
+def start_scheduler(file: Path) -> subprocess.Popen:
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file"]
+    return start("scheduler", *options, file)
+
+
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scheduler on loopback with two workers, all of them ended afterwards."""
     folder = tmp_path_factory.mktemp("cluster")
     file = folder / "scheduler.json"
-    processes = [
-        start(
-            "scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--no-dashboard",
-            "--scheduler-file",
-            file,
-        )
-    ]
-    options = (
-        "--nthreads",
-        "1",
-        "--memory-limit",
-        "2GB",
-        "--no-dashboard",
-        "--local-directory",
-        folder,
-    )
-    processes += [
-        start("worker", "--scheduler-file", file, "--host", "127.0.0.1", *options) for _ in range(2)
-    ]
+    processes = [start_scheduler(file)]
+    options = ["--host", "127.0.0.1", "--nthreads", "1", "--memory-limit", "2GB", "--no-dashboard"]
+    places = "--scheduler-file", file, "--local-directory", folder
+    processes += [start("worker", *options, *places) for _ in range(2)]
     try:
         with Client(scheduler_file=file, timeout=60, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
@@ -155,16 +140,7 @@ def test_worker_processes_of_this_machine_give_the_same_bytes(tmp_path: Path) ->
 
 def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
-    process = start(
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--no-dashboard",
-        "--scheduler-file",
-        file,
-    )
+    process = start_scheduler(file)
     try:
         with Client(scheduler_file=file, timeout=60, set_as_default=False) as client:
             address = client.scheduler.address
@@ -334,41 +310,13 @@ def test_a_worker_without_the_package_is_named_at_once(tmp_path: Path, data: str
     (tmp_path / "lacking").mkdir()
     (tmp_path / "lacking/sitecustomize.py").write_text(LACKING)
     file = tmp_path / "scheduler.json"
-    processes = [
-        start(
-            "scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--no-dashboard",
-            "--scheduler-file",
-            file,
-        )
-    ]
-    options = (
-        "--nthreads",
-        "1",
-        "--no-nanny",
-        "--no-dashboard",
-        "--host",
-        "127.0.0.1",
-        "--scheduler-file",
-        file,
-    )
-    options += ("--local-directory", tmp_path)
-    processes.append(start("worker", *options, PYTHONPATH=str(tmp_path / "lacking")))
+    processes = [start_scheduler(file)]
+    options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    places = "--scheduler-file", file, "--local-directory", tmp_path
+    processes.append(start("worker", *options, *places, PYTHONPATH=str(tmp_path / "lacking")))
     try:
-        command = [
-            "fit",
-            data,
-            str(tmp_path / "run.zarr"),
-            "--penalty",
-            "30",
-            "--scheduler-file",
-            str(file),
-        ]
-        result = CliRunner().invoke(main, command)
+        options = ["--penalty", "30", "--scheduler-file", str(file)]
+        result = CliRunner().invoke(main, ["fit", data, str(tmp_path / "run.zarr"), *options])
         assert result.exit_code == 2, result.output
         said = " ".join(result.output.split())
         assert "the cluster does not run what this process runs: worker tcp://127.0.0.1:" in said

@@ -5,23 +5,22 @@ import signal
 import subprocess
 import sys
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
 from strategies import contents
+from two_workers import two_workers
 
 from dask_dpmeans import load
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.methods.dpmeans import short_searches
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
-from dask_dpmeans.sources import as_source, connect
+from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
 ROWS = np.concatenate([rows for _, rows, _ in Synthetic("blobs", 600, 2, 6, 3).parts()])
@@ -33,18 +32,9 @@ METHODS = {
 }
 
 
-def without_numba():
-    """Loops give the same bytes compiled or not, and two workers less to compile."""
-    numba_support.AVAILABLE = False
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with (
-        dask.config.set({"temporary-directory": str(tmp_path_factory.mktemp("workers"))}),
-        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
-    ):
-        client.run(without_numba)
+    with two_workers(tmp_path_factory.mktemp("workers")) as client:
         yield client
 
 

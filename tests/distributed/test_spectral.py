@@ -1,12 +1,10 @@
 """Eigenvectors of rows on two worker processes: the same bytes as on threads."""
 
-import dask
 import numpy as np
 import zarr
+from two_workers import two_workers
 
 from dask_dpmeans import SpectralDPMeans, fit
-from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.sources import connect
 
 RNG = np.random.default_rng(0)
 ROWS = 5 * np.eye(6)[RNG.integers(6, size=3000)] + 0.3 * RNG.normal(size=(3000, 6))
@@ -17,18 +15,9 @@ MODELS = (
 )
 
 
-def without_numba():
-    """Loops give the same bytes compiled or not, and two workers less to compile."""
-    numba_support.AVAILABLE = False
-
-
 def test_workers_give_the_same_bytes(tmp_path):
     zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(170, 6))
-    with (
-        dask.config.set({"temporary-directory": str(tmp_path / "workers")}),
-        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
-    ):
-        client.run(without_numba)
+    with two_workers(tmp_path / "workers") as client:
         for model in MODELS:
             same = {"method": model, "block_rows": 256, "force": True}
             wanted = fit(ROWS, tmp_path / "threads.zarr", threads=2, **same)

@@ -14,7 +14,7 @@ from sklearn.datasets import make_circles
 from dask_dpmeans import LinkageDPMeans, fit, load, predict
 from dask_dpmeans.cli import main
 
-CIRCLES, TRUTH = make_circles(900, noise=0.09, factor=0.4, random_state=0)
+CIRCLES, _ = make_circles(900, noise=0.09, factor=0.4, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -208,7 +208,6 @@ def overview(
 def _views(
     source: RowSource, model: Model, names: list[str], columns: list[int] | None
 ) -> list[View]:
-    """Return the planes of the maps."""
     d, maps = source.n_features, []
     if columns is not None:
         maps.append(column_view(source, model, names, columns))
@@ -233,7 +232,6 @@ def _pairs_to_map(source: RowSource, model: Model) -> PairHistograms:
 def _pairs(
     asked: PairHistograms, found: Any, source: RowSource, model: Model, names: list[str]
 ) -> list[Density]:
-    """Return the maps of pairs of columns."""
     counts, (_, layers) = asked.counts(found), layers_of(model.cluster_weights_)
     centers, groups = drawn_centers(model), groups_of(model)
     maps = []

@@ -71,7 +71,6 @@ def _draw_scores(axes: Axes, found: data.Numbers, most: float) -> None:
 
 
 def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
-    """Draw the stability of the alternatives."""
     known = [
         (each.n_clusters, each.stability) for each in alternatives if each.stability is not None
     ]

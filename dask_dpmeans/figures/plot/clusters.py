@@ -80,7 +80,6 @@ def sizes(
 
 
 def _radii_label(words: Description) -> str:
-    """Return the label of the axis of the radii."""
     if words.radii_are_cuts:
         return "part of the cut"
     if not words.squares:

@@ -134,7 +134,6 @@ def _draw_plane(figure: AnyFigure, found: data.Density, colors: Float64Array) ->
 
 
 def _draw_line(axes: Axes, found: data.Density, colors: Float64Array) -> None:
-    """Draw the rows in one direction."""
     maps.draw_stripes(axes, found, 0, colors, most=200)
     axes.set_xlim(found.low[0], found.high[0])
     axes.set_ylim(0, None)

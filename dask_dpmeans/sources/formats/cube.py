@@ -93,6 +93,8 @@ class CubeRows:
     grid: Grid | None = field(default=None, compare=False, repr=False)
     """The grid with its coordinates; tasks have none."""
 
+    ndim = 2
+
     @property
     def store_path(self) -> str:
         """Path or URL, for messages."""
@@ -102,11 +104,6 @@ class CubeRows:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.n_rows, math.prod(self.features.values())
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return 2
 
     @property
     def chunks(self) -> tuple[int, int]:

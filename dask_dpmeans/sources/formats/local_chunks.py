@@ -63,7 +63,7 @@ class LocalChunks:
         folder = getattr(data.store, "folder", None) if is_zarr_array(data) else None
         if folder is None or not _is_plain(data):
             return None
-        codecs, location = _described(data.metadata)["codecs"], None
+        codecs, location = data.metadata.to_dict()["codecs"], None
         if data.shards:
             settings = codecs[0]["configuration"]
             inner = _names(settings["index_codecs"])
@@ -153,16 +153,11 @@ def _is_plain(array: Any) -> bool:
     readable = sys.byteorder == "little" and hasattr(os, "preadv")  # which Windows lacks
     if array.metadata.zarr_format != 3 or not readable:
         return False
-    described = _described(array.metadata)
+    described = array.metadata.to_dict()
     grids = [array.chunks, array.shards or array.chunks]
     numbers = array.dtype.kind in "fiu" and array.dtype.isnative
     regular = described["chunk_grid"]["name"] == "regular"
     return regular and numbers and all(grid[1:] == array.shape[1:] for grid in grids)
-
-
-def _described(metadata: Any) -> Mapping[str, Any]:
-    described: Mapping[str, Any] = metadata.to_dict()
-    return described
 
 
 def _names(codecs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

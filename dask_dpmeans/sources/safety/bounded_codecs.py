@@ -158,19 +158,13 @@ def bound_codecs(array: "zarr.Array[Any]") -> Any:
     metadata = array.metadata
     if metadata.zarr_format == 3:
         return replace(metadata, codecs=tuple(map(_bounded_codec, metadata.codecs)))
-    dtypes = [array.dtype, *_filter_dtypes(metadata.filters)]
+    configs = [each.get_config() for each in metadata.filters or ()]
+    produced = [each.get(key) for each in configs for key in ("astype", "encode_dtype")]
+    dtypes = [array.dtype, *filter(None, produced)]
     most = math.prod(array.chunks) * max(np.dtype(dtype).itemsize for dtype in dtypes)
     filters = metadata.filters and tuple(BoundedNumcodec(each, most) for each in metadata.filters)
     compressor = metadata.compressor and BoundedNumcodec(metadata.compressor, most)
     return replace(metadata, filters=filters, compressor=compressor)
-
-
-def _filter_dtypes(filters: Iterable[Any] | None) -> list[Any]:
-    """Return the dtypes that filters of version 2 may produce."""
-    configs = [each.get_config() for each in filters or ()]
-    return [
-        config[key] for config in configs for key in ("astype", "encode_dtype") if config.get(key)
-    ]
 
 
 def _bounded_codec(codec: object) -> Any:

@@ -172,8 +172,9 @@ def checked_array(
     pairs = zip(array.shape, array.chunks, strict=True)
     n_chunks = math.prod(-(-size // chunk) for size, chunk in pairs)
     if n_chunks > MOST_CHUNKS:
+        size = format_bytes(math.prod(array.chunks) * int(array.dtype.itemsize))
         raise InputError(
-            f"{name} is stored in {n_chunks:,} chunks of {format_bytes(_chunk_bytes(array))}, more "
+            f"{name} is stored in {n_chunks:,} chunks of {size}, more "
             f"than {MOST_CHUNKS:,}: rechunk it"
         )
     encoded_bytes = math.prod(array.shards or array.chunks) * array.dtype.itemsize
@@ -316,7 +317,3 @@ def check_metadata_size(place: Location, name: str) -> None:
                 f"{name}: {place.url}/{key} takes {format_bytes(size)}, more than "
                 f"{format_bytes(MOST_METADATA)} of metadata"
             )
-
-
-def _chunk_bytes(array: "zarr.Array[Any]") -> int:
-    return math.prod(array.chunks) * int(array.dtype.itemsize)

@@ -19,7 +19,7 @@ from dask_dpmeans import DPMeans, HDPMeans, fit, load, predict
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.report import input_of
+from dask_dpmeans.report import origin
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.formats import tables
 from dask_dpmeans.sources.formats.tables import open_table
@@ -167,7 +167,7 @@ def test_the_command_line_fits_and_predicts_columns_by_name(
     call("fit", "table.parquet#age,income", "run.zarr", "--penalty", "9", "--seed", "0")
     frame[["city", "income", "age"]].to_parquet("others.parquet")  # in another order
     call("predict", "run.zarr", "others.parquet#age,income", "labels.zarr")
-    assert input_of(open_run("run.zarr")) == f"{folder}#age,income"
+    assert origin.locate(open_run("run.zarr").result.manifest) == f"{folder}#age,income"
     model = load("run.zarr")
     np.testing.assert_array_equal(model.predict(frame[["age", "income"]]), model.labels_.compute())
     call(
@@ -189,7 +189,7 @@ def test_the_command_line_fits_and_predicts_columns_by_name(
         main, ["fit", "table.parquet", "x.zarr", "--penalty", "9", "--columns", "age,income"]
     )
     assert result.exit_code == 0, result.output
-    assert input_of(open_run("x.zarr")) == f"{folder}#age,income"
+    assert origin.locate(open_run("x.zarr").result.manifest) == f"{folder}#age,income"
 
 
 def test_predictions_of_a_table_are_those_of_its_array(

@@ -49,7 +49,18 @@ def _is_other(beginning: str, record: logging.LogRecord) -> bool:
 
 
 def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
-    """Wait for a worker, and return the resources of all workers."""
+    """Wait for a worker, and return the resources of all workers.
+
+    Raises
+    ------
+    InputError
+        This is the event loop of the client, which cannot answer while this function waits.
+    """
+    if client.asynchronous:
+        raise InputError(
+            "the Dask client is asynchronous, and this call would keep its event loop from answering: "
+            "make the call in a thread, as await asyncio.to_thread(model.fit, X) does"
+        )
     wait_for_worker(client, timeout)
     check_versions(client)
     while not (workers := workers_of(client)):  # the last one may have left since

@@ -1,5 +1,6 @@
 """Two worker processes: the same bytes as threads, whatever happens to a worker."""
 
+import asyncio
 import logging
 import multiprocessing
 import os
@@ -23,7 +24,7 @@ from zarr.storage import MemoryStore
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import ClusterLostError, InputError
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.sources import as_source, cluster, connect, layout, planning
@@ -279,6 +280,29 @@ def test_workers_do_not_log_what_the_end_of_a_command_cancels(client):
             any(told) and not all(told) for told in client.run(passes, f"{beginning}...").values()
         )
     assert all(all(told) for told in client.run(passes, "Compute Failed").values())
+
+
+def test_an_asynchronous_client_is_refused_in_its_own_loop_and_works_from_a_thread(path):
+    rows = da.from_zarr(path)
+
+    async def fitted_twice():
+        async with Client(processes=False, asynchronous=True, dashboard_address=":0"):
+            with pytest.raises(InputError, match=r"client is asynchronous.*asyncio\.to_thread"):
+                DPMeans(6.0).fit(rows)
+            return await asyncio.to_thread(DPMeans(6.0).fit, rows)
+
+    expected = DPMeans(6.0).fit(ROWS)
+    np.testing.assert_array_equal(
+        asyncio.run(fitted_twice()).cluster_centers_, expected.cluster_centers_
+    )
+
+
+def test_a_client_that_is_closed_while_a_fit_runs_is_named(path):
+    with (
+        Client(processes=False, dashboard_address=":0", set_as_default=False) as client,
+        pytest.raises(ClusterLostError, match=r"the client was closed before the end$"),
+    ):
+        trace(on_cluster(path, client, on_pass=lambda _: client.close()), **METHOD)
 
 
 def test_a_cluster_whose_start_is_stopped_is_closed(monkeypatch):

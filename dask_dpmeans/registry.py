@@ -74,6 +74,10 @@ def spec_of(model: Any) -> "MethodSpec":
         The class is not in `METHODS`.
     """
     name = type(model).__name__
+    if isinstance(model, type) and model.__name__ in METHODS:
+        raise InputError(
+            f"method must be an estimator, got the class {model.__name__}: give {model.__name__}()"
+        )
     if name not in METHODS:
         raise InputError(
             f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}"

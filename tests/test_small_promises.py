@@ -27,12 +27,13 @@ from dask_dpmeans import (
     SpectralDPMeans,
     fit,
     load,
+    lower_bound,
     predict,
 )
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.selection.metrics import contingency, objective, objective_score, partition
-from dask_dpmeans.selection.penalty import farthest_first, hdp_penalties, penalty_path
+from dask_dpmeans.selection.penalty import farthest_first, hdp_penalties, penalty_for, penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
 
@@ -423,3 +424,44 @@ def test_an_option_that_is_no_option_is_refused_under_the_name_of_the_function(
         fit(rows, run, DPMeans(3.0), threds=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'threds'"):
         predict(run, rows, tmp_path / "out.zarr", threds=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows, **wrong: penalty_path(rows, **wrong),
+        lambda rows, **wrong: penalty_for(rows, 2, **wrong),
+        lambda rows, **wrong: farthest_first(rows, 2, **wrong),
+        lambda rows, **wrong: hdp_penalties([rows, rows], 2, 2, **wrong),
+        lambda rows, **wrong: partition(rows, np.zeros(6, int), **wrong),
+        lambda rows, **wrong: lower_bound(DPMeans(3.0).fit(rows), rows, **wrong),
+    ],
+    ids=[
+        "penalty_path",
+        "penalty_for",
+        "farthest_first",
+        "hdp_penalties",
+        "partition",
+        "lower_bound",
+    ],
+)
+def test_functions_that_pass_options_on_refuse_them_under_their_own_name(
+    function: Any, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id
+    message = rf"^{name}\(\) got an unexpected keyword argument 'threds': did you mean 'threads'\?$"
+    with pytest.raises(TypeError, match=message):
+        function(np.arange(12.0).reshape(6, 2), threds=3)
+
+
+def test_load_names_the_run_that_is_no_path() -> None:
+    with pytest.raises(
+        InputError, match=r"^run must be a path or URL, got DPMeans\(penalty=3\.0\)"
+    ):
+        load(DPMeans(3.0))  # type: ignore[arg-type]
+
+
+def test_a_class_in_the_place_of_an_estimator_says_how_to_make_one(tmp_path: Path) -> None:
+    message = r"^method must be an estimator, got the class DPMeans: give DPMeans\(\)$"
+    with pytest.raises(InputError, match=message):
+        fit(np.eye(3), tmp_path / "run.zarr", DPMeans)  # type: ignore[type-var]

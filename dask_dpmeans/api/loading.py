@@ -61,7 +61,7 @@ def open_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) ->
 
 def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> Result:
     """Read a finished run, labels aside."""
-    store = RunStore.at(run, storage_options)
+    store = RunStore.at(run, storage_options, "run")
     return store.result(lambda manifest: spec_of_run(manifest, store.shown).arrays)
 
 

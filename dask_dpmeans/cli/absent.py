@@ -1,5 +1,6 @@
 """Local paths that do not exist are refused before the library loads, which takes seconds."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -55,6 +56,7 @@ def is_absent(text: str) -> bool:
     """
     if any(mark in text for mark in ELSEWHERE):
         return False
+    text = os.path.expanduser(text)
     path = Path(text)
     columns = [place for place, letter in enumerate(text) if letter == "#"]
     try:
@@ -67,4 +69,4 @@ def is_absent(text: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    return str(Path(text).absolute())
+    return os.path.abspath(os.path.expanduser(text))

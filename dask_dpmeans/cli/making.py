@@ -1,5 +1,6 @@
 """The commands that make data: synthetic rows, and a first run on them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def synth_command(
 @click.argument("folder", default="dask-dpmeans-demo")
 def demo_command(folder: str) -> None:
     """Write synthetic rows to FOLDER, cluster them, and show the result."""
+    folder = os.path.expanduser(folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

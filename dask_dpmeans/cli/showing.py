@@ -1,8 +1,8 @@
 """The commands that show results."""
 
 import json
+import os
 from contextlib import ExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Unpack
 
@@ -121,7 +121,7 @@ def report_command(
     else:
         shown = {"columns": _names(columns), "image_shape": image, "force": force}
         _report_one(report, places[0], out, data, no_data, shown, compute)
-    click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
+    click.echo(f"{', '.join(map(redact, stores))}: {os.path.abspath(os.path.expanduser(out))}")
 
 
 def _names(columns: str | None) -> list[int | str] | None:

@@ -32,7 +32,7 @@ from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
 from dask_dpmeans.methods.dpmeans.row_prices import MOST_AXES, NOTHING
 from dask_dpmeans.registry import has_bound
 from dask_dpmeans.selection.commands import sources as paths_of
-from dask_dpmeans.sources import RowSource, Stored, one_blas_thread
+from dask_dpmeans.sources import RowSource, Stored, check_option_names, one_blas_thread
 from dask_dpmeans.storage import Result
 from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.lock import only_job
@@ -133,6 +133,7 @@ def lower_bound(
     >>> model.objective_, round(found.value, 5), found.gap < 1e-6
     (9.0, 9.0, True)
     """
+    check_option_names("lower_bound", where, Stored)
     result = None
     if isinstance(model, str | os.PathLike | Location | LoadedRun):
         run = model

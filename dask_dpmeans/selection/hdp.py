@@ -11,7 +11,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.data_sets import data_sets
 from dask_dpmeans.kernels.group_sums import Farthest, GroupSums
 from dask_dpmeans.methods.hdp.batch import check_sets
-from dask_dpmeans.sources import Reading, RowSource, as_source
+from dask_dpmeans.sources import Reading, RowSource, as_source, check_option_names
 from dask_dpmeans.storage.location import AnyPlace
 
 
@@ -60,6 +60,7 @@ def hdp_penalties(
     InputError
         `groups` are missing, or the data sets have too few different rows.
     """
+    check_option_names("hdp_penalties", where, Reading)
     checks.integer("local_clusters", local_clusters)
     checks.integer("global_clusters", global_clusters)
     rows, sets, *_ = data_sets(data, groups)

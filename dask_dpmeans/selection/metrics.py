@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
-from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
+from dask_dpmeans.sources import Reading, Where, as_source, check_option_names, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def partition(
     >>> found.labels.tolist(), found.sizes.tolist(), found.radii.tolist(), found.objective(penalty=4.0)
     ([0, 5], [2, 1], [1.0, 0.0], 10.0)
     """
+    check_option_names("partition", where, Reading)
     geometry = metric_of(metric)
     if labels is None:
         raise InputError("labels is None: pass one integer a row")

@@ -36,6 +36,7 @@ from dask_dpmeans.selection.trial_fits import (
     split_options,
     trial_fits,
 )
+from dask_dpmeans.sources import check_option_names
 from dask_dpmeans.storage.location import AnyPlace
 
 
@@ -258,6 +259,7 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
+    check_option_names("penalty_path", where, FitOptions)
     X, sample_weight, where = rows_of_cube(X, sample_weight, where)
     options: PathOptions = {
         "search": search,

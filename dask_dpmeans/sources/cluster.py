@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing import resource_tracker
 from time import monotonic, sleep
 from typing import Any
 
-from distributed import Client, LocalCluster, Security, WorkerPlugin
+from distributed import Client, LocalCluster, Security, Status, WorkerPlugin
 from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.comm.core import connect as open_comm
 
@@ -18,21 +23,44 @@ from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
+QUIET = {
+    "distributed.worker": "Failed to communicate with scheduler during heartbeat",
+    "distributed.worker.state_machine": "Async instruction for ",
+}
+"""Beginnings of messages of Dask's workers, by the name of the logger, that tell nothing at the end."""
 
 
-class IgnoreCtrlC(WorkerPlugin):
-    """Worker plugin that ignores Ctrl-C, which a terminal sends to all processes of a command.
+class QuietEnd(WorkerPlugin):
+    """Worker plugin that keeps Dask quiet about a command that ends while its workers work.
 
-    Only the process that started the workers handles it; else each would end with a traceback.
+    Dask warns of each task that is cancelled, and of a scheduler that the last message of a worker
+    did not reach.
     """
 
     def setup(self, worker: object) -> None:
-        """Ignore the signal in the worker's process."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        """Let the two loggers leave these messages out."""
+        for name, beginning in QUIET.items():
+            logging.getLogger(name).addFilter(partial(_is_other, beginning))
+
+
+def _is_other(beginning: str, record: logging.LogRecord) -> bool:
+    """Return whether a message of a log begins otherwise."""
+    return not record.getMessage().startswith(beginning)
 
 
 def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
-    """Wait for a worker, and return the resources of all workers."""
+    """Wait for a worker, and return the resources of all workers.
+
+    Raises
+    ------
+    InputError
+        This is the event loop of the client, which cannot answer while this function waits.
+    """
+    if client.asynchronous:
+        raise InputError(
+            "the Dask client is asynchronous, and this call would keep its event loop from answering: "
+            "make the call in a thread, as await asyncio.to_thread(model.fit, X) does"
+        )
     wait_for_worker(client, timeout)
     check_versions(client)
     while not (workers := workers_of(client)):  # the last one may have left since
@@ -123,7 +151,7 @@ def connect(
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
-        cluster = LocalCluster(
+        cluster = _start_cluster(
             n_workers=workers,
             threads_per_worker=threads or max(1, own_threads() // workers),
             memory_limit="auto" if memory_limit is None else memory_limit,
@@ -133,13 +161,52 @@ def connect(
         )
         try:
             with Client(cluster, set_as_default=False) as client:
-                client.register_plugin(IgnoreCtrlC())
+                client.register_plugin(QuietEnd())
                 yield client
         finally:
-            with suppress(KeyError):  # raised by Dask after a worker was killed
-                cluster.close()
+            close_cluster(cluster)
     else:
         yield None
+
+
+def _start_cluster(**options: Any) -> LocalCluster:
+    """Return a cluster of processes that do not get Ctrl-C, from their start on.
+
+    A terminal sends it to all processes of a command; each worker would end with a traceback.
+    Ctrl-C in this process waits until the workers can be closed.
+    """
+    with ThreadPoolExecutor(1, initializer=_block_ctrl_c) as starter:
+        starting = starter.submit(LocalCluster, **options)
+        try:
+            return starting.result()
+        except BaseException:
+            starting.add_done_callback(_close_started)
+            raise
+
+
+def _block_ctrl_c() -> None:
+    """Block Ctrl-C in this thread, and in the threads and processes that it starts."""
+    if sys.platform != "win32":
+        resource_tracker.ensure_running()  # first: its start would end the block
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def _close_started(starting: "Future[LocalCluster]") -> None:
+    """Close a cluster that has been started, if it could be."""
+    if starting.exception() is None:
+        close_cluster(starting.result())
+
+
+def close_cluster(cluster: LocalCluster) -> None:
+    """Close a cluster, its scheduler and its workers.
+
+    After a worker was killed as it came, Dask raises `KeyError` when all of them are closed, and
+    would warn later of an unclosed cluster.
+    """
+    try:
+        cluster.close()
+    except KeyError:
+        cluster.status = Status.closed
 
 
 def _client(

@@ -8,10 +8,12 @@ from io import StringIO
 from typing import Any
 
 import narwhals.stable.v2 as nw
+import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.tables import table_names, table_path
-from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
+from dask_dpmeans.sources.formats.tables import list_columns, table_names, table_path
+from dask_dpmeans.sources.frames import LISTS, Frame, frame_of, is_dask_frame
 from dask_dpmeans.sources.options import InputArrays
 from dask_dpmeans.storage.location import Location
 
@@ -27,7 +29,8 @@ def named_inputs(
     """Return inputs without names of columns, and the numbers of the columns to use.
 
     Weights and groups that name a column of the data are that column, which leaves the features.
-    If `columns` are names, the data are narrowed to these, and all that are left are used.
+    Numbers in `columns` count the columns of the data as given.  If `columns` are names, or numbers
+    beside such weights or groups, the data are narrowed to these, and all that are left are used.
     """
     beside = {"sample_weight": arrays.sample_weight, arrays.groups_name: arrays.groups}
     texts = {name: each for name, each in beside.items() if isinstance(each, str)}
@@ -47,15 +50,19 @@ def named_inputs(
             check_column("columns", name, labels)
     if not taken and chosen is None:
         return arrays, columns
+    if chosen is None and columns is not None:
+        own = _own_names(arrays.data, labels)
+        several = _columns_of_lists(arrays.data, storage_options) & {*own}
+        if several:
+            raise InputError(
+                f"the columns {shown_names(sorted(several))} hold lists, so that numbers of columns "
+                f"beside {shown_names(list(taken.values()))} are in doubt: give columns by name"
+            )
+        chosen = [own[number] for number in checked_columns(columns, len(own))]
     left = [each for each in chosen or labels if each not in taken.values()]
     if not left:
         raise InputError(
             f"no columns are left as features beside {shown_names(list(taken.values()))}"
-        )
-    if chosen is None and columns is not None and taken:
-        raise InputError(
-            f"the columns {shown_names(list(taken.values()))} leave the features, so that numbers of "
-            "columns are in doubt: give columns by name"
         )
     found = {name: _column(arrays.data, text) for name, text in taken.items()}
     narrowed = replace(
@@ -95,6 +102,38 @@ def _names_in(columns: Sequence[Any] | None) -> list[str] | None:
     if not all(isinstance(each, str) for each in columns):
         return None
     return list(columns)
+
+
+def checked_columns(columns: Sequence[int], d: int) -> tuple[int, ...]:
+    """Return the numbers of columns, among d; raise `InputError` for anything else."""
+    given = columns.tolist() if isinstance(columns, np.ndarray) else columns
+    numbers: list[object] = []
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        numbers = [each.item() if isinstance(each, np.generic) else each for each in given]
+    chosen = tuple(each for each in numbers if type(each) is int and 0 <= each < d)
+    if not chosen or len(chosen) < len(numbers):
+        named = f"some of the {d} columns 0 to {d - 1}"
+        raise InputError(f"columns must name {named}, got {checks.describe_value(columns)}")
+    return chosen
+
+
+def _columns_of_lists(data: Any, storage_options: Mapping[str, Any] | None) -> set[Any]:
+    """Return the names of the columns of a table that may hold lists, each of them several columns."""
+    if isinstance(data, str | os.PathLike):
+        table = table_path(os.fspath(data))
+        return list_columns(Location.at((table or [data])[0], storage_options), "data")
+    native = data.native if isinstance(data, Frame) else data
+    if is_dask_frame(native):
+        kinds = native.dtypes.items()
+        return {name for name, kind in kinds if str(kind).startswith(("object", "list"))}
+    kinds = nw.from_native(native, eager_only=True).schema
+    return {name for name, kind in kinds.items() if isinstance(kind, (*LISTS, nw.Object))}
+
+
+def _own_names(data: Any, labels: list[Any]) -> list[Any]:
+    """Return the names of the columns of data in order: a path may name some of a table's."""
+    table = table_path(os.fspath(data)) if isinstance(data, str | os.PathLike) else None
+    return labels if table is None or table[1] is None else list(table[1])
 
 
 def _labels(data: Any, storage_options: Mapping[str, Any] | None) -> list[Any] | None:

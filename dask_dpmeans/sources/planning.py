@@ -1,7 +1,6 @@
 """`lay_out`: an input is opened, checked, and cut into blocks and shards, from its metadata alone."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.latitudes import is_latitude
 from dask_dpmeans.sources.layout import Layout, stored_arrays
 from dask_dpmeans.sources.lazy_modules import is_dask_array, zarr
-from dask_dpmeans.sources.named_columns import named_inputs
+from dask_dpmeans.sources.named_columns import checked_columns, named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.refusals import refuse_container
@@ -207,7 +206,8 @@ def _prepare_of(
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
     if columns.column_names is not None:
         check_names(names, fitted, "the run")
-    chosen, dtype = _checked_columns(columns.columns, d), opening.working_dtype(rows.dtype, "data")
+    chosen = None if columns.columns is None else checked_columns(columns.columns, d)
+    dtype = opening.working_dtype(rows.dtype, "data")
     prepare = Prepare(
         dtype, chosen, features=needs.features, sparse=needs.sparse, missing=needs.missing
     )
@@ -267,20 +267,6 @@ def _check_shapes(given: InputArrays) -> None:
             raise InputError(f"sample_weight must hold one weight a row: {counts}")
     if given.groups is not None:
         opening.check_groups(given.groups, given.groups_name, n)
-
-
-def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
-    if columns is None:
-        return None
-    given = columns.tolist() if isinstance(columns, np.ndarray) else columns
-    numbers: list[object] = []
-    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        numbers = [each.item() if isinstance(each, np.generic) else each for each in given]
-    chosen = tuple(each for each in numbers if type(each) is int and 0 <= each < d)
-    if not chosen or len(chosen) < len(numbers):
-        named = f"some of the {d} columns 0 to {d - 1}"
-        raise InputError(f"columns must name {named}, got {checks.describe_value(columns)}")
-    return chosen
 
 
 def _check_chunks(rows: RowArray, resources: Resources) -> None:

@@ -46,7 +46,10 @@ class Location:
         storage_options: Mapping[str, Any] | None = None,
         name: str = "a place",
     ) -> "Location":
-        """Return the location at a path or URL, called `name` in errors; only URLs have options."""
+        """Return the location at a path or URL, called `name` in errors; only URLs have options.
+
+        A ``~`` at the start of a path is the home of the user, as in pandas and xarray.
+        """
         if isinstance(place, Location):
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
@@ -56,7 +59,7 @@ class Location:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")
         if not url:
-            return cls(os.path.abspath(text))
+            return cls(os.path.abspath(os.path.expanduser(text)))
         return cls(text, DEFAULTS.get(protocol, {}) | checked_options(storage_options))
 
     @property

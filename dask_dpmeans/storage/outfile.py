@@ -30,7 +30,7 @@ def checked_target(
         raise InputError(f"out must be the path of a file, got {checks.describe_value(out)}")
     if "://" in text:
         raise InputError(f"{text}: a {what} is written to a file of this machine, give its path")
-    target, inside = Path(os.path.realpath(text)), Location.at(run).url
+    target, inside = Path(os.path.realpath(os.path.expanduser(text))), Location.at(run).url
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to put {target.name} in")
     if target.is_relative_to(os.path.realpath(inside)):

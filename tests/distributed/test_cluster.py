@@ -1,9 +1,13 @@
 """Two worker processes: the same bytes as threads, whatever happens to a worker."""
 
+import asyncio
+import logging
 import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -12,7 +16,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
 from lost_workers import kill_a_worker
 from scipy.sparse import csr_array
 from strategies import Nested, contents, table, trace
@@ -20,10 +24,11 @@ from zarr.storage import MemoryStore
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import ClusterLostError, InputError
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.selection.penalty import penalty_path
-from dask_dpmeans.sources import as_source, connect, layout, planning
+from dask_dpmeans.sources import as_source, cluster, connect, layout, planning
+from dask_dpmeans.sources.cluster import QUIET, close_cluster
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 
@@ -244,8 +249,100 @@ def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
     assert told[-1].last == {"penalty": 20.0, "n_clusters": found.n_clusters[-1]}
 
 
-def test_ctrl_c_on_a_terminal_is_not_for_the_workers(client):
-    assert set(client.run(signal.getsignal, signal.SIGINT).values()) == {signal.SIG_IGN}
+WORKERS_THAT_TELL_THEIR_SIGNALS = """
+import signal
+from dask_dpmeans.sources import connect
+if __name__ == "__main__":
+    with connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client:
+        masks = client.run(signal.pthread_sigmask, signal.SIG_BLOCK, [])
+    here = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    print(*(signal.SIGINT in mask for mask in (*masks.values(), here)))
+"""
+
+
+def test_ctrl_c_on_a_terminal_is_not_for_the_workers(tmp_path):
+    """A process has the mask of the thread that started it, so from its first import on."""
+    (tmp_path / "job.py").write_text(WORKERS_THAT_TELL_THEIR_SIGNALS)
+    told = subprocess.run(
+        [sys.executable, tmp_path / "job.py"], capture_output=True, text=True, timeout=120
+    )
+    assert told.stdout.split() == ["True", "True", "False"], told.stderr
+
+
+def test_workers_do_not_log_what_the_end_of_a_command_cancels(client):
+    def passes(message):
+        loggers = map(logging.getLogger, QUIET)
+        record = logging.makeLogRecord({"msg": message})
+        return [bool(each.filter(record)) for each in loggers]
+
+    for beginning in QUIET.values():
+        assert all(
+            any(told) and not all(told) for told in client.run(passes, f"{beginning}...").values()
+        )
+    assert all(all(told) for told in client.run(passes, "Compute Failed").values())
+
+
+def test_an_asynchronous_client_is_refused_in_its_own_loop_and_works_from_a_thread(path):
+    rows = da.from_zarr(path)
+
+    async def fitted_twice():
+        async with Client(processes=False, asynchronous=True, dashboard_address=":0"):
+            with pytest.raises(InputError, match=r"client is asynchronous.*asyncio\.to_thread"):
+                DPMeans(6.0).fit(rows)
+            return await asyncio.to_thread(DPMeans(6.0).fit, rows)
+
+    expected = DPMeans(6.0).fit(ROWS)
+    np.testing.assert_array_equal(
+        asyncio.run(fitted_twice()).cluster_centers_, expected.cluster_centers_
+    )
+
+
+def test_a_client_that_is_closed_while_a_fit_runs_is_named(path):
+    with (
+        Client(processes=False, dashboard_address=":0", set_as_default=False) as client,
+        pytest.raises(ClusterLostError, match=r"the client was closed before the end$"),
+    ):
+        trace(on_cluster(path, client, on_pass=lambda _: client.close()), **METHOD)
+
+
+def test_a_cluster_whose_start_is_stopped_is_closed(monkeypatch):
+    closed = []
+
+    class Stopped(LocalCluster):
+        def __init__(self, **options):
+            super().__init__(n_workers=0, dashboard_address=None, **options)
+            os.kill(os.getpid(), signal.SIGINT)
+            sleep(0.2)
+
+        def close(self, timeout=None):
+            closed.append(self)
+            return super().close(timeout)
+
+    monkeypatch.setattr(cluster, "LocalCluster", Stopped)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cluster._start_cluster(scheduler_kwargs={"dashboard_address": "127.0.0.1:0"})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [each.status for each in closed] == [Status.closed]
+
+
+def test_a_worker_that_leaves_before_dask_knew_it_leaves_no_unclosed_cluster():
+    made = LocalCluster(
+        n_workers=1,
+        processes=False,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        silence_logs=50,
+    )
+    (told,) = [each for each in made.scheduler.plugins.values() if hasattr(each, "bcomm")]
+    made.loop.add_callback(told.bcomm.send, ["remove", "tcp://127.0.0.1:1"])
+    wait_until(lambda: not told.bcomm.buffer)
+    sleep(0.2)
+    close_cluster(made)
+    assert made.status == Status.closed
+    assert made.scheduler.status == Status.closed
 
 
 def test_the_dashboard_groups_tasks_by_what_runs(client, path):
@@ -261,13 +358,13 @@ def test_workers_of_an_adaptive_cluster_come_and_go_during_a_fit(path, tmp_path)
     numbers = []
     with (
         dask.config.set({"temporary-directory": str(tmp_path)}),
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as client,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as made,
+        Client(made, set_as_default=False) as client,
     ):
 
         def on_step(number, *_):
             wanted = 1 + number % 2
-            cluster.adapt(minimum=wanted, maximum=wanted, interval="20ms", wait_count=1)
+            made.adapt(minimum=wanted, maximum=wanted, interval="20ms", wait_count=1)
             wait_until(lambda: len(client.scheduler_info()["workers"]) == wanted)
             numbers.append(wanted)
 
@@ -278,7 +375,7 @@ def test_workers_of_an_adaptive_cluster_come_and_go_during_a_fit(path, tmp_path)
             client=client,
             on_step=on_step,
         )
-        cluster.adapt(minimum=0, maximum=0).stop()
+        made.adapt(minimum=0, maximum=0).stop()
     assert {1, 2} <= set(numbers)
     alone = DPMeans(6.0, random_state=0).fit(ROWS)
     np.testing.assert_array_equal(model.cluster_centers_, alone.cluster_centers_)

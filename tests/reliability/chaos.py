@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -31,6 +31,7 @@ from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import layout
+from dask_dpmeans.sources.cluster import close_cluster
 
 WORKERS = 3
 PENALTY, TOL = 40.0, 1e-2
@@ -327,14 +328,13 @@ def cluster() -> Iterator[Cluster]:
             "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
         }
         made = LocalCluster(
-            WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options
+            n_workers=WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options
         )
         try:
             with Client(made, set_as_default=False) as client:
                 yield Cluster(made, client)
         finally:
-            with suppress(KeyError):  # Dask's, of a worker that was killed
-                made.close()
+            close_cluster(made)
 
 
 def chaos(seeds: range, say: Callable[[str], None] = lambda _: None) -> tuple[int, Counter[str]]:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.selection.penalty import penalty_for
+from dask_dpmeans.sources.named_columns import joined_names
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -70,9 +72,53 @@ def test_columns_of_a_table_by_name_are_the_only_ones_that_are_read(
         fit(table, tmp_path / "other", DPMeans(9.0), columns=["ages"])
 
 
-def test_numbers_of_columns_beside_a_named_weight_are_refused() -> None:
-    with pytest.raises(InputError, match=r"'w' leave the features, .* give columns by name"):
-        fit(FRAME, "run", DPMeans(9.0), columns=[0], sample_weight="w")
+@pytest.mark.parametrize("form", [*FORMS, "parquet", "parquet of named columns"])
+def test_numbers_beside_a_named_weight_count_the_columns_as_given(
+    form: str, tmp_path: Path
+) -> None:
+    given = ["w", *reversed(NAMES), "shop"]
+    FRAME[given].assign(more=1.0).to_parquet(tmp_path / "t.parquet")
+    if form == "parquet":
+        table = tmp_path / "t.parquet"
+    elif form in FORMS:
+        table = FORMS[form](FRAME[given])
+    else:
+        table = f"{tmp_path / 't.parquet'}#{joined_names(['more', *given[1:]])}"
+    for numbers in ([2, 1], np.array([2, 1]), (2, 1)):
+        model = fit(
+            table, tmp_path / "run", DPMeans(9.0), columns=numbers, sample_weight="w", force=True
+        )
+        assert model.cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
+        assert list(load(tmp_path / "run").feature_names_in_) == NAMES
+    if form != "parquet of named columns":  # the weights leave the features in any case
+        model = fit(table, tmp_path / "all", DPMeans(9.0), columns=[0, 2, 1], sample_weight="w")
+        assert model.cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
+    for wrong in ([9], [-1], [0.5], 1, []):
+        with pytest.raises(
+            InputError, match=r"columns must name some of the \d columns 0 to \d, got"
+        ):
+            fit(table, tmp_path / "other", DPMeans(9.0), columns=wrong, sample_weight="w")
+
+
+@pytest.mark.parametrize("form", [*FORMS, "parquet"])
+def test_numbers_are_refused_where_a_column_of_lists_is_several_columns(
+    form: str, tmp_path: Path
+) -> None:
+    lists = FRAME[["w"]].assign(emb=ROWS.tolist(), age=FRAME.age)
+    lists.to_parquet(tmp_path / "t.parquet")
+    with dask.config.set({"dataframe.convert-string": False}):
+        table = tmp_path / "t.parquet" if form == "parquet" else FORMS[form](lists)
+    message = r"the columns 'emb' hold lists, so that numbers .* beside 'w' are in doubt: give columns by name"
+    with pytest.raises(InputError, match=message):
+        fit(table, tmp_path / "run", DPMeans(9.0), columns=[1], sample_weight="w")
+    if form == "parquet":  # without the lists
+        model = fit(
+            f"{table}#w,age", tmp_path / "run", DPMeans(9.0), columns=[1], sample_weight="w"
+        )
+        assert list(model.feature_names_in_) == ["age"]
+
+
+def test_names_of_columns_of_rows_without_names_are_refused() -> None:
     with pytest.raises(InputError, match="columns are named, 'age', but data has no names"):
         fit(ROWS, "run", DPMeans(9.0), columns=["age"])
 

@@ -25,7 +25,7 @@ from s3fs import S3FileSystem
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
-from dask_dpmeans.cli import main
+from dask_dpmeans.cli import library, main
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import LockLostError, reason_of
@@ -805,3 +805,48 @@ def test_a_folder_is_moved_whole(folder: Location) -> None:
     assert not list((folder / "third").entries())
     fs, where = (other / "b" / "c").files()
     assert fs.cat_file(where) == b"b/c"
+
+
+@pytest.mark.parametrize("text", ["~/a folder/run.zarr", "file://~/a folder/run.zarr", "~"])
+def test_a_tilde_is_the_home_of_the_user(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Location.at(text).url == text.removeprefix("file://").replace("~", str(tmp_path))
+    assert Location.at("./~/run.zarr").url.endswith("/~/run.zarr")
+    assert Location.at("s3://bucket/~").url == "s3://bucket/~"
+
+
+def test_every_path_of_a_command_may_begin_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(elsewhere)
+    few = partial(Synthetic, "blobs", 200, 16, 100)  # for the demo
+    monkeypatch.setattr(library, "Synthetic", lambda *_, **options: few(options.get("seed", 0)))
+    np.savetxt(home / "rows.csv", np.eye(3), delimiter=",", header="a,b,c", comments="")
+    np.save(home / "weights.npy", np.ones(200))
+    for words in (
+        "synth blobs ~/data.zarr --rows 100",
+        "demo ~/demo",
+        "fit ~/data.zarr/rows ~/run.zarr --penalty 4 --weights ~/weights.npy",
+        "fit ~/data.zarr/rows ~/again.zarr --penalty 4 --init ~/run.zarr",
+        "fit ~/rows.csv#a,b ~/weighted.zarr --penalty 4 --weights ~/rows.csv#c",
+        "predict ~/run.zarr ~/data.zarr/rows ~/labels.zarr",
+        "predict ~/run.zarr ~/data.zarr/rows ~/labels.parquet",
+        "path ~/data.zarr/rows ~/path.zarr --penalties 4,9",
+        "tree ~/run.zarr ~/tree.zarr",
+        "report ~/run.zarr ~/run.html",
+        "export ~/run.zarr ~/run.json",
+        "show ~/run.zarr",
+    ):
+        answer = CliRunner().invoke(main, words.split())
+        assert answer.exit_code == 0, f"{words}\n{answer.output}"
+    assert list(elsewhere.iterdir()) == []
+    written = (
+        "data.zarr demo run.zarr labels.zarr labels.parquet path.zarr tree.zarr run.html run.json"
+    )
+    assert {*written.split()} < {each.name for each in home.iterdir()}

@@ -14,6 +14,7 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from distributed import Client, Future, KilledWorker, Reschedule, get_worker
 from distributed import wait as wait_for
+from distributed.client import ClosedClientError
 from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 
@@ -224,21 +225,24 @@ class DaskTasks:
         self, client: Client, tasks: list[Delayed], count: Count, early: bool
     ) -> list[Any]:
         """Return the answers of tasks on a cluster; an error says whether a task or the cluster failed."""
-        if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
-            client.subscribe_topic(topic_of(client), count.hear)
-        futures = client.compute(tasks)
+        futures: list[Future[Any]] = []
         try:
+            if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
+                client.subscribe_topic(topic_of(client), count.hear)
+            futures = client.compute(tasks)
             left, found = dict(enumerate(futures)), dict[int, Any]()
             for done in self._wait(client, left, count):
                 if early:
                     found |= _take_answers(client, left, done)
             found |= _take_answers(client, left, list(left))
             return [found[number] for number in range(len(tasks))]
-        except (CancelledError, CommClosedError, OSError) as error:
+        except (CancelledError, ClosedClientError, CommClosedError, OSError) as error:
             of_task = any(future.status == "error" for future in futures)
             if error is count.failure or of_task:
                 raise
-            why = str(error).partition("\n")[0]
+            why = str(error).partition("\n")[0].rstrip(": ")
+            if client.status == "closed":
+                why = "the client was closed before the end"
             raise ClusterLostError(f"the cluster was lost: {why}") from error
         except (ImportError, AttributeError, TypeError):  # a later worker may lack a package
             check_versions(client)

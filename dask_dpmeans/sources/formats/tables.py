@@ -107,6 +107,14 @@ def table_names(place: Location, name: str, *, index: bool = False) -> tuple[str
     return _columns_to_use(opened, None, place.shown, name)
 
 
+def list_columns(place: Location, name: str) -> set[str]:
+    """Return the names of the columns of lists of a table."""
+    if _format_of(place) is CSV:
+        return set()
+    [opened] = _format_of(place).open(_files(place, name)[:1], None, name)
+    return {field.name for field in opened.schema if is_lists(field.type)}
+
+
 def stored_columns(
     place: Location, columns: tuple[str, ...], name: str
 ) -> tuple[Any, Iterator[Any]]:

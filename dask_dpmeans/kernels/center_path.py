@@ -15,6 +15,8 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.center_path_compiled import (
     LLOYD_STEPS,
+    SURELY,
+    TINY,
     Bounds,
     Buffers,
     Lists,
@@ -31,8 +33,8 @@ from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-MOST_DISTANCES, DISTANCES_AT_ONCE = 2**24, 2**20
-"""Most squared distances that are kept without Numba, and most that are computed together."""
+DISTANCES_AT_ONCE = 2**20
+"""Most squared distances that are computed together without Numba."""
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
@@ -201,11 +203,6 @@ class Clusters:
         """(n,), which rows of a cluster leave when it is halved."""
         self._halves: dict[bytes, tuple[float, BoolArray]] = {}
         """Gains and sides by the digest of the rows of a cluster."""
-        self._measured = np.full((room, d), np.nan)
-        """Centers whose distances are known."""
-        height = n if n * room <= MOST_DISTANCES else max(1, DISTANCES_AT_ONCE // room)
-        self._distances = np.zeros((height, room))
-        """Squared distances to them, of all rows if there is room, else of the last part."""
 
     def start(self) -> None:
         """Make all rows one cluster."""
@@ -215,10 +212,11 @@ class Clusters:
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        self._assign(k)
+        self.labels[:] = 0
+        self._assign(np.ones(k, np.bool_))
         self.gains[:k] = -1.0
         for c in range(k):
-            self.masses[c], _ = self._mass_and_center(c)
+            self.masses[c], _ = self._mass_and_center(c, np.flatnonzero(self.labels == c))
         self._sum_errors(k)
 
     def grow(self, k: int) -> tuple[int, int]:
@@ -249,8 +247,6 @@ class Clusters:
     def _divide(self, c: int, k: int) -> int:
         """Move the second half of a cluster to cluster k, refine, and return their number."""
         self.labels[(self.labels == c) & self.sides] = k
-        self.place(c)
-        self.place(k)
         return self.refine(k + 1, c, k)
 
     def shrink(self, k: int) -> int:
@@ -261,37 +257,38 @@ class Clusters:
         pair = costs.argmin()
         p, q = int(first[pair]), int(second[pair])
         self.labels[self.labels == q] = p
-        k = self._drop_empty(k)
-        self.place(p)
-        return self.refine(k, p)
+        return self.refine(self._drop_empty(k), p)
 
     def refine(self, k: int, *touched: int) -> int:
-        """Take Lloyd's steps until no row moves, and return the number of clusters with rows."""
-        changed = np.zeros(k, np.bool_)
-        changed[list(touched)] = True
+        """Place the touched of k clusters, and take Lloyd's steps until no row moves.
+
+        Return the number of clusters with rows.
+        """
+        changed, moved = np.zeros((2, k), np.bool_)
+        now = np.array(touched)
+        changed[now] = True
         for step in range(LLOYD_STEPS + 1):
-            before = self.labels.copy()
-            self._assign(k)
-            moved = before != self.labels
-            if not moved.any():
-                break
-            now = np.union1d(before[moved], self.labels[moved])
+            moved[:] = False
+            for c in now.tolist():
+                moved[c] = self.place(c)
+            now = self._assign(moved)
             changed[now] = True
-            if step < LLOYD_STEPS:
-                for c in now:
-                    self.place(c)
+            if not len(now):
+                break
         self.gains[:k][changed] = -1.0
         self._sum_errors(k)
         return self._drop_empty(k)
 
-    def place(self, c: int) -> None:
-        """Compute mass and center of a cluster from its rows, if it has any."""
-        if (self.labels == c).any():
-            self.masses[c], self.centers[c] = self._mass_and_center(c)
+    def place(self, c: int) -> bool:
+        """Compute mass and center of a cluster from its rows; return whether it has any."""
+        members = np.flatnonzero(self.labels == c)
+        if not len(members):
+            return False
+        self.masses[c], self.centers[c] = self._mass_and_center(c, members)
+        return True
 
-    def _mass_and_center(self, c: int) -> tuple[float, Float64Array]:
-        """Return the mass of a cluster, and where its center, (d,), should be."""
-        members = self.labels == c
+    def _mass_and_center(self, c: int, members: Int64Array) -> tuple[float, Float64Array]:
+        """Return the mass of a cluster of rows, (m,), and where its center, (d,), should be."""
         average, weight = weighted_average(self.rows[members], self.weights[members])
         if not self.spherical:
             return weight, average
@@ -300,29 +297,49 @@ class Clusters:
             return 0.0, self.centers[c]
         return weight * length, average / length
 
-    def _assign(self, k: int) -> None:
-        """Find the nearest of k centers of each row, the lowest number among equals."""
-        n, height = len(self.rows), len(self._distances)
-        for start in range(0, n, height):
-            part = slice(start, start + height)
-            if height < n:
-                self._measured[:k] = np.nan  # from other rows
-            known = self._known_distances(self.rows[part], k)
-            labels = self.labels[part] = known.argmin(axis=1)
-            self.squared[part] = known[np.arange(len(known)), labels]
+    def _assign(self, moved: BoolArray) -> Int64Array:
+        """Give rows to their nearest centers after some of k moved, (k,).
 
-    def _known_distances(self, rows: Float64Array, k: int) -> Float64Array:
-        """Return the squared distances, (m, k), of rows, (m, d); only centers that moved are new."""
-        moved = np.flatnonzero((self.centers[:k] != self._measured[:k]).any(axis=1))
-        self._measured[moved] = self.centers[moved]
-        together = max(1, DISTANCES_AT_ONCE // len(rows))
-        for start in range(0, len(moved), together):
-            some = moved[start : start + together]
-            squared = np.zeros((len(some), len(rows)))
-            for column, values in zip(rows.T, self.centers[some].T, strict=True):
-                squared += np.square(column - values[:, np.newaxis])
-            self._distances[: len(rows), some] = squared.T
-        return self._distances[: len(rows), :k]
+        Return the clusters whose rows changed.
+        """
+        targets, changed = np.flatnonzero(moved), np.zeros(len(moved), np.bool_)
+        own = moved[self.labels]
+        rows, others = np.flatnonzero(own), np.flatnonzero(~own)
+        self.squared[rows] = squared_norms(self.rows[rows] - self.centers[self.labels[rows]])
+        apart = self._apart(targets, len(moved))
+        near = np.flatnonzero(apart <= self.squared[rows].max() * SURELY + TINY)
+        doubtful = apart[self.labels[others]] <= self.squared[others] * SURELY + TINY
+        self._choose(rows, near, changed)
+        self._choose(others[doubtful], targets, changed)
+        return np.flatnonzero(changed)
+
+    def _apart(self, targets: Int64Array, k: int) -> Float64Array:
+        """Return how far each of k centers is from the nearest target, squared, (k,)."""
+        if len(targets) == k:
+            return np.zeros(k)
+        apart = np.full(k, np.inf)
+        height = max(1, DISTANCES_AT_ONCE // k)
+        for start in range(0, len(targets), height):
+            part = self.centers[targets[start : start + height]]
+            np.minimum(apart, _distances(self.centers[:k], part).min(axis=0), out=apart)
+        return apart
+
+    def _choose(self, rows: Int64Array, among: Int64Array, changed: BoolArray) -> None:
+        """Give rows, (m,), to the nearest of some centers, (q,), or of their own.
+
+        Of equals the lowest number wins.  Clusters whose rows change are marked, (k,).
+        """
+        height = max(1, DISTANCES_AT_ONCE // len(among))
+        for start in range(0, len(rows), height):
+            part = rows[start : start + height]
+            distances = _distances(self.rows[part], self.centers[among])
+            best = distances.argmin(axis=0)
+            least, labels = distances[best, np.arange(len(part))], among[best]
+            before, known = self.labels[part], self.squared[part]
+            wins = np.flatnonzero((least < known) | ((least == known) & (labels < before)))
+            part, labels = part[wins], labels[wins]
+            changed[before[wins]] = changed[labels] = True
+            self.labels[part], self.squared[part] = labels, least[wins]
 
     def _sum_errors(self, k: int) -> None:
         """Sum the error of each of k clusters in row order."""
@@ -330,11 +347,20 @@ class Clusters:
 
     def _drop_empty(self, k: int) -> int:
         """Drop clusters without rows, and return the number of the others."""
-        kept = np.unique(self.labels)
-        for values in (self.centers, self.masses, self.errors, self.gains):
-            values[: len(kept)] = values[kept]
-        self.labels[:] = np.searchsorted(kept, self.labels)
+        kept = np.flatnonzero(np.bincount(self.labels, minlength=k))
+        if len(kept) < k:
+            for values in (self.centers, self.masses, self.errors, self.gains):
+                values[: len(kept)] = values[kept]
+            self.labels[:] = np.searchsorted(kept, self.labels)
         return len(kept)
+
+
+def _distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """Return the squared distances, by definition, (q, m), of rows, (m, d), and centers, (q, d)."""
+    squared = np.zeros((len(centers), len(rows)))
+    for column, values in zip(rows.T, centers.T, strict=True):
+        squared += np.square(column - values[:, np.newaxis])
+    return squared
 
 
 class CompiledClusters(Clusters):

@@ -38,14 +38,12 @@ DISTANCES_AT_ONCE = 2**20
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
-READINGS, CALLS = 16, 25
-"""Readings of the distances of all rows, and calls of NumPy, in a step up or down, for
-`numba_support.pays`: a path took 0.5 to 3.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
-0.03 to 0.06 s for 150 with up to 25."""
-COMPILING = 3
-"""Seconds after which it pays to compile steps for 9 s, since later processes have them at once."""
-MEASURED = 4
-"""Distances to so many centers are new in a reading."""
+CALLS, READ, FIRST = 33, 140, 2**15
+"""Calls of NumPy, and numbers that it handles for a row, in a step up or down; and numbers for a row in
+the steps of few clusters, which many rows follow: for `numba_support.pays`.  A path took 0.65 to 1 s for
+5,000 rows in 4 columns with up to 96 to 192 clusters and back, and 0.04 s for 150 with up to 25."""
+COMPILING = 4
+"""Seconds for which NumPy works before it pays to compile steps for 5 s; later processes have them."""
 KNOWN = 64
 """Gains that are remembered, for each of the most clusters."""
 
@@ -267,7 +265,7 @@ class Clusters:
         changed, moved = np.zeros((2, k), np.bool_)
         now = np.array(touched)
         changed[now] = True
-        for step in range(LLOYD_STEPS + 1):
+        for _ in range(LLOYD_STEPS + 1):
             moved[:] = False
             for c in now.tolist():
                 moved[c] = self.place(c)
@@ -392,7 +390,8 @@ class CompiledClusters(Clusters):
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
-        work = (1 + turns) * most * (READINGS * n * (most + MEASURED * d) + CALLS * CALL)
+        step = CALLS * CALL + n * (READ + 4 * d)
+        work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
         return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, seconds=COMPILING)
 
     def restore(self, k: int) -> None:

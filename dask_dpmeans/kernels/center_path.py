@@ -6,6 +6,7 @@ step starts from there again only after it has been lowered.  There are no rando
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -27,14 +28,15 @@ from dask_dpmeans.kernels.center_path_compiled import (
     key_of,
     refine,
 )
-from dask_dpmeans.kernels.halves import dots, halve, pair_costs, squared_norms, weighted_average
+from dask_dpmeans.kernels.halves import halve, pair_costs, squared_norms, weighted_average
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data
 from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-DISTANCES_AT_ONCE = 2**20
-"""Most squared distances that are computed together without Numba."""
+DISTANCES_AT_ONCE, HALVED_AT_ONCE = 2**20, 2**13
+"""Most squared distances that are computed, and numbers of clusters that are halved, together without
+Numba."""
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
@@ -222,25 +224,40 @@ class Clusters:
 
         Return the number of clusters, and which was halved, or -1 if none gains.
         """
-        for c in np.flatnonzero(self.gains[:k] < 0).tolist():
-            self.gains[c] = self._gain(c)
+        self._find_gains(np.flatnonzero(self.gains[:k] < 0).tolist())
         best = int(self.gains[:k].argmax())
         if not self.gains[best] > 0:
             return k, -1
         self.centers[k] = self.centers[best]
         return self._divide(best, k), best
 
-    def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster, which is looked up if it is known."""
-        members = np.flatnonzero(self.labels == c)
-        key = blake2b(members.tobytes()).digest()
-        if key not in self._halves:
-            if len(self._halves) >= KNOWN * (self.most + 1):
-                self._halves.clear()
-            halves = halve(self.rows[members], self.weights[members], self.spherical)
-            self._halves[key] = halves
-        gain, self.sides[members] = self._halves[key]
-        return gain
+    def _find_gains(self, clusters: list[int]) -> None:
+        """Find the gains of halving clusters; those that are known are looked up."""
+        members = [np.flatnonzero(self.labels == c) for c in clusters]
+        keys = [blake2b(rows.tobytes()).digest() for rows in members]
+        if len(self._halves) >= KNOWN * (self.most + 1):
+            self._halves.clear()
+        new = {key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves}
+        waiting = sorted(new.items(), key=lambda item: len(item[1]))
+        while waiting:
+            largest = len(waiting[-1][1]) * self.rows.shape[1]
+            together = [waiting.pop() for _ in range(min(len(waiting), 1 + HALVED_AT_ONCE // largest))]
+            self._halves.update(self._halve(*zip(*together, strict=True)))
+        for c, key, rows in zip(clusters, keys, members, strict=True):
+            self.gains[c], self.sides[rows] = self._halves[key]
+
+    def _halve(
+        self, keys: tuple[bytes, ...], members: tuple[Int64Array, ...]
+    ) -> Iterator[tuple[bytes, tuple[float, BoolArray]]]:
+        """Yield by key the gain and the sides of the rows, (m,), of each of some clusters."""
+        sizes = np.array([len(rows) for rows in members])
+        there = np.arange(sizes.max()) < sizes[:, np.newaxis]
+        places = np.zeros(there.shape, np.int64)
+        places[there] = np.concatenate(members)
+        weights = np.where(there, self.weights[places], 0.0)
+        gains, sides = halve(self.rows[places], weights, self.spherical)
+        for key, gain, side, size in zip(keys, gains.tolist(), sides, sizes, strict=True):
+            yield key, (gain, side[:size])
 
     def _divide(self, c: int, k: int) -> int:
         """Move the second half of a cluster to cluster k, refine, and return their number."""
@@ -290,7 +307,7 @@ class Clusters:
         average, weight = weighted_average(self.rows[members], self.weights[members])
         if not self.spherical:
             return weight, average
-        length = math.sqrt(dots(average[np.newaxis], average)[0])
+        length = math.sqrt(squared_norms(average[np.newaxis])[0])
         if not length > VANISHING:
             return 0.0, self.centers[c]
         return weight * length, average / length
@@ -406,8 +423,13 @@ class CompiledClusters(Clusters):
         pool, starts, counts, _, _ = self._lists
         return pool[starts[c] : starts[c] + counts[c]]
 
+    def _find_gains(self, clusters: list[int]) -> None:
+        """Find the gains of halving clusters; those that are known are looked up."""
+        for c in clusters:
+            self.gains[c] = self._gain(c)
+
     def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster, which is looked up if it is known."""
+        """Return the gain of halving a cluster."""
         members = self._members(c)
         key = key_of(members)
         if key not in self._known:

@@ -237,11 +237,15 @@ class Clusters:
         keys = [blake2b(rows.tobytes()).digest() for rows in members]
         if len(self._halves) >= KNOWN * (self.most + 1):
             self._halves.clear()
-        new = {key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves}
+        new = {
+            key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves
+        }
         waiting = sorted(new.items(), key=lambda item: len(item[1]))
         while waiting:
             largest = len(waiting[-1][1]) * self.rows.shape[1]
-            together = [waiting.pop() for _ in range(min(len(waiting), 1 + HALVED_AT_ONCE // largest))]
+            together = [
+                waiting.pop() for _ in range(min(len(waiting), 1 + HALVED_AT_ONCE // largest))
+            ]
             self._halves.update(self._halve(*zip(*together, strict=True)))
         for c, key, rows in zip(clusters, keys, members, strict=True):
             self.gains[c], self.sides[rows] = self._halves[key]

@@ -67,7 +67,7 @@ def _shift(
     mean = weighted_averages(weights[..., np.newaxis] * rows, weights)
     shifted = np.where((weights > 0)[..., np.newaxis], rows - mean[:, np.newaxis], 0.0)
     largest = np.abs(shifted).max(axis=(1, 2))
-    scaled = (0 < largest) & (largest < math.inf) & (not spherical)
+    scaled = (largest > 0) & (largest < math.inf) & (not spherical)
     exponents = np.clip(np.frexp(np.where(scaled, largest, 0.5))[1], -LARGEST, LARGEST)
     shifted *= np.ldexp(1.0, -exponents)[:, np.newaxis, np.newaxis]
     return shifted, mean, np.ldexp(1.0, exponents)

@@ -190,7 +190,7 @@ def _sum_halves(
 
 @compile_loop
 def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array) -> float:
-    """Compiled twin of `halve`; sides are (n,), work is (n + 8, d)."""
+    """Compiled twin of `halve` for one cluster; sides are (n,), work is (n + 8, d)."""
     m, d, spherical = len(members), work.shape[1], data[2]
     unit = _shift(data, members, work)
     along = np.empty(m)

@@ -6,7 +6,6 @@ step starts from there again only after it has been lowered.  There are no rando
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -28,15 +27,14 @@ from dask_dpmeans.kernels.center_path_compiled import (
     key_of,
     refine,
 )
-from dask_dpmeans.kernels.halves import halve, pair_costs, squared_norms, weighted_average
+from dask_dpmeans.kernels.halves import halve_each, pair_costs, squared_norms, weighted_average
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data
 from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-DISTANCES_AT_ONCE, HALVED_AT_ONCE = 2**20, 2**13
-"""Most squared distances that are computed, and numbers of clusters that are halved, together without
-Numba."""
+DISTANCES_AT_ONCE = 2**20
+"""Most squared distances that are computed together without Numba."""
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
@@ -240,28 +238,10 @@ class Clusters:
         new = {
             key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves
         }
-        waiting = sorted(new.items(), key=lambda item: len(item[1]))
-        while waiting:
-            largest = len(waiting[-1][1]) * self.rows.shape[1]
-            together = [
-                waiting.pop() for _ in range(min(len(waiting), 1 + HALVED_AT_ONCE // largest))
-            ]
-            self._halves.update(self._halve(*zip(*together, strict=True)))
+        halves = halve_each(self.rows, self.weights, list(new.values()), self.spherical)
+        self._halves.update(zip(new, halves, strict=True))
         for c, key, rows in zip(clusters, keys, members, strict=True):
             self.gains[c], self.sides[rows] = self._halves[key]
-
-    def _halve(
-        self, keys: tuple[bytes, ...], members: tuple[Int64Array, ...]
-    ) -> Iterator[tuple[bytes, tuple[float, BoolArray]]]:
-        """Yield by key the gain and the sides of the rows, (m,), of each of some clusters."""
-        sizes = np.array([len(rows) for rows in members])
-        there = np.arange(sizes.max()) < sizes[:, np.newaxis]
-        places = np.zeros(there.shape, np.int64)
-        places[there] = np.concatenate(members)
-        weights = np.where(there, self.weights[places], 0.0)
-        gains, sides = halve(self.rows[places], weights, self.spherical)
-        for key, gain, side, size in zip(keys, gains.tolist(), sides, sizes, strict=True):
-            yield key, (gain, side[:size])
 
     def _divide(self, c: int, k: int) -> int:
         """Move the second half of a cluster to cluster k, refine, and return their number."""

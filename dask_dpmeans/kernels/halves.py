@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.halves_compiled import HALVING_STEPS, LARGEST, POWER_STEPS, VANISHING
+
+HALVED_AT_ONCE = 2**13
+"""Most numbers of clusters that are halved together, but for one."""
 
 
 def pair_costs(
@@ -27,6 +30,28 @@ def pair_costs(
         others = np.divide(second, both, out=np.zeros(len(both)), where=there)
         costs *= 2.0 / (1.0 + np.sqrt(np.maximum(0.0, 1.0 - shares * others * squared)))
     return costs
+
+
+def halve_each(
+    rows: Float64Array, weights: Float64Array, clusters: list[Int64Array], spherical: bool
+) -> list[tuple[float, BoolArray]]:
+    """Return the gains and sides, (m,), of halving clusters of rows, (n, d), by their numbers, (m,).
+
+    Small clusters are halved together: a path of 5,000 rows up to 1,250 clusters takes 1.4 s, not 1.8.
+    """
+    found = list[tuple[float, BoolArray]]([(0.0, np.zeros(0, np.bool_))]) * len(clusters)
+    waiting = sorted(range(len(clusters)), key=lambda c: len(clusters[c]))
+    while waiting:
+        size = len(clusters[waiting[-1]]) * rows.shape[1]
+        some = [waiting.pop() for _ in range(min(len(waiting), 1 + HALVED_AT_ONCE // size))]
+        sizes = np.array([len(clusters[c]) for c in some])
+        there = np.arange(sizes.max()) < sizes[:, np.newaxis]
+        places = np.zeros(there.shape, np.int64)
+        places[there] = np.concatenate([clusters[c] for c in some])
+        gains, sides = halve(rows[places], np.where(there, weights[places], 0.0), spherical)
+        for c, gain, side in zip(some, gains.tolist(), sides, strict=True):
+            found[c] = gain, side[: len(clusters[c])]
+    return found
 
 
 def halve(

@@ -125,7 +125,7 @@ def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
         patch.setattr("dask_dpmeans.kernels.center_path.DISTANCES_AT_ONCE", at_once)
-        patch.setattr("dask_dpmeans.kernels.center_path.HALVED_AT_ONCE", at_once)
+        patch.setattr("dask_dpmeans.kernels.halves.HALVED_AT_ONCE", at_once)
         second = center_path(rows, weights, most, spherical, turns)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]

@@ -38,10 +38,10 @@ DISTANCES_AT_ONCE = 2**20
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
-CALLS, READ, FIRST = 33, 140, 2**15
-"""Calls of NumPy, and numbers that it handles for a row, in a step up or down; and numbers for a row in
-the steps of few clusters, which many rows follow: for `numba_support.pays`.  A path took 0.65 to 1 s for
-5,000 rows in 4 columns with up to 96 to 192 clusters and back, and 0.04 s for 150 with up to 25."""
+CALLS, READ, WIDE, FIRST = 33, 140, 48, 2**15
+"""For `numba_support.pays`, of a step up or down: calls of NumPy; numbers that it handles for a row, and
+for each of its columns at most; and numbers for a row in the steps of few clusters.  A path took 0.65 to
+1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 COMPILING = 4
 """Seconds for which NumPy works before it pays to compile steps for 5 s; later processes have them."""
 KNOWN = 64
@@ -391,7 +391,7 @@ class CompiledClusters(Clusters):
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
-        step = CALLS * CALL + n * (READ + 4 * d)
+        step = CALLS * CALL + n * (READ + d * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
         return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, seconds=COMPILING)
 

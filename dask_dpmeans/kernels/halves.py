@@ -61,7 +61,7 @@ def halve(
 
     Parameters
     ----------
-    rows, weights : (s, m, d), (s, m), of s clusters; weights of 0 fill up those of fewer rows, at the end
+    rows, weights : (s, m, d), (s, m), of s clusters; weights of 0 fill up clusters of fewer rows, at the end
 
     Returns
     -------

@@ -7,7 +7,7 @@ added by cluster in a small hash table, so that a loop needs no memory for each 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 Links = tuple[IndexArray, IndexArray, Float64Array]
 """`indptr`, `indices` and `data` of a CSR array."""
@@ -29,7 +29,7 @@ def table_for(links: int) -> Table:
     return np.full(size, FREE), np.zeros(size), np.zeros(size, np.int64)
 
 
-@compile_loop
+@compile_part
 def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
     """Add a value to the sum of a key, and return the number of keys."""
     keys, sums, slots = table
@@ -44,7 +44,7 @@ def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
     return used
 
 
-@compile_loop
+@compile_part
 def _bits_for(links: int, limit: int) -> int:
     """Return the binary logarithm of the slots for up to `limit` keys of so many links."""
     bits = 4
@@ -53,7 +53,7 @@ def _bits_for(links: int, limit: int) -> int:
     return bits
 
 
-@compile_loop
+@compile_part
 def _best_move(
     row: tuple[IndexArray, Float64Array],
     node: int,
@@ -272,7 +272,7 @@ def add_links_loop(
     return row, done
 
 
-@compile_loop
+@compile_part
 def _add_row(
     left: tuple[IndexArray, Float64Array],
     right: tuple[IndexArray, Float64Array],
@@ -301,7 +301,7 @@ def _add_row(
     return done
 
 
-@compile_loop
+@compile_part
 def _keep_heaviest(
     indices: IndexArray,
     data: Float64Array,
@@ -341,7 +341,7 @@ def members_loop(labels: IndexArray, ends: IndexArray, members: IndexArray) -> N
             starts[labels[row]] += 1
 
 
-@compile_loop
+@compile_part
 def _mix(bits: np.uint64) -> np.uint64:
     """Return pseudo-random bits, as `graph.mix`."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

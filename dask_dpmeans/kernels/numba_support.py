@@ -81,7 +81,8 @@ class CompiledLoop(Generic[Arguments, Returned]):
         if self.known is None:
             with self.lock:
                 if self.known is None:
-                    options = {"nogil": True, "error_model": "numpy", **self.options}
+                    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+                    options |= self.options
                     self.known = compiler.compile_function(self.function, options)
         return self.known
 
@@ -126,6 +127,16 @@ class CompiledLoop(Generic[Arguments, Returned]):
     def _numba_type_(self) -> Any:
         """The type by which Numba knows this loop where another loop calls it."""
         return self.compiled._numba_type_
+
+
+class CompiledPart(CompiledLoop[Arguments, Returned]):
+    """A loop that only other loops of its file call; where Python calls it, it is plain Python."""
+
+    def __init__(self, function: Callable[Arguments, Returned], **options: Any) -> None:
+        super().__init__(function, no_cpython_wrapper=True, **options)
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        return self.plain(*args, **kwargs)
 
 
 Loop = CompiledLoop[..., Any]
@@ -203,6 +214,16 @@ def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments,
     """Compile without fused or reordered arithmetic: each operation rounds once, as in NumPy."""
     if AVAILABLE:
         return CompiledLoop(function)
+    return function
+
+
+def compile_part(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Compile as `compile_loop`, for other loops of the file alone.
+
+    Numba makes no way into it from Python, which takes a fifth of the time of compiling.
+    """
+    if AVAILABLE:
+        return CompiledPart(function)
     return function
 
 

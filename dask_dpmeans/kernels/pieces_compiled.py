@@ -8,7 +8,7 @@ Here sums are (k, m), a row for each cluster.
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 MOST_PIECES = 2**7
 """Most pieces searched together; NumPy adds more numbers than these in another order."""
@@ -23,7 +23,7 @@ Known = tuple[Int64Array, Int64Array, Float64Array]
 """Members and second halves as bits, (KNOWN_HALVES, words), and gains, (KNOWN_HALVES,)."""
 
 
-@compile_loop
+@compile_part
 def pairwise_sum(values: Float64Array, n: int) -> float:
     """Return the sum of the first n of values, (m,), at most 128, in the order of `np.sum`."""
     total, tail = 0.0, 0
@@ -46,7 +46,7 @@ def pairwise_sum(values: Float64Array, n: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def exact_sum(values: Float64Array, n: int) -> float:
     """Return the sum of n finite of values, (m,), rounded once as in `math.fsum` (Shewchuk 1997)."""
     partials, count = np.empty(n + 1), 0
@@ -77,7 +77,7 @@ def exact_sum(values: Float64Array, n: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def count_clusters(labels: Int64Array) -> int:
     """Return the number of clusters of labels, (m,), from 0 on without gaps."""
     k = 0
@@ -86,7 +86,7 @@ def count_clusters(labels: Int64Array) -> int:
     return k
 
 
-@compile_loop
+@compile_part
 def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Array) -> None:
     """Fill `sums[:k]` with links of pieces to clusters, in the order of `np.add.reduceat`."""
     m = len(labels)
@@ -122,7 +122,7 @@ def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Arr
             sums[c, i] = links[piece, i] + parts[8, i]
 
 
-@compile_loop
+@compile_part
 def _fill_totals(
     masses: Float64Array, labels: Int64Array, k: int, sums: Float64Array, totals: Float64Array
 ) -> None:
@@ -138,14 +138,14 @@ def _fill_totals(
         totals[2, c] = totals[0, c] / totals[1, c]
 
 
-@compile_loop
+@compile_part
 def _objective(price: float, k: int, totals: Float64Array) -> float:
     """Return price * k - sum of the rates of k clusters."""
     value: float = price * k - exact_sum(totals[2], k)
     return value
 
 
-@compile_loop
+@compile_part
 def _fill_joining(
     problem: Problem,
     labels: Int64Array,
@@ -164,7 +164,7 @@ def _fill_joining(
             joining[c, i] = -np.inf
 
 
-@compile_loop
+@compile_part
 def _best_move(
     problem: Problem,
     labels: Int64Array,
@@ -200,7 +200,7 @@ def _best_move(
     return piece, target, most
 
 
-@compile_loop
+@compile_part
 def _move_pieces(
     problem: Problem,
     labels: Int64Array,
@@ -244,7 +244,7 @@ def _move_pieces(
             _fill_joining(problem, labels, home, sums, totals, joining)
 
 
-@compile_loop
+@compile_part
 def _fill_merge_gains(
     labels: Int64Array,
     k: int,
@@ -269,7 +269,7 @@ def _fill_merge_gains(
             gains[first, second] = price + together - rates[first] - rates[second]
 
 
-@compile_loop
+@compile_part
 def _merge_best(
     problem: Problem, labels: Int64Array, k: int, sums: Float64Array, totals: Float64Array
 ) -> int:
@@ -347,7 +347,7 @@ def halves_compiled(
     return gain
 
 
-@compile_loop
+@compile_part
 def _spread_seeds(n: int) -> Int64Array:
     """Return at most `GROWTH_SEEDS` of n positions, spread evenly, as `np.linspace` does."""
     seeds, count = np.empty(GROWTH_SEEDS, np.int64), 0
@@ -361,7 +361,7 @@ def _spread_seeds(n: int) -> Int64Array:
     return seeds[:count]
 
 
-@compile_loop
+@compile_part
 def _known_halves(problem: Problem, members: Int64Array, second: BoolArray, known: Known) -> float:
     """Fill `second` with the best halves of a cluster, remembered or not, and return their gain."""
     keys, halves, gains = known
@@ -387,7 +387,7 @@ def _known_halves(problem: Problem, members: Int64Array, second: BoolArray, know
     return gain
 
 
-@compile_loop
+@compile_part
 def _split_clusters(problem: Problem, labels: Int64Array, k: int, known: Known) -> int:
     """Make all splits of k clusters that gain in place, and return the number of clusters."""
     after, m, second = k, len(labels), np.empty(len(labels), np.bool_)

@@ -391,7 +391,8 @@ class CompiledClusters(Clusters):
         (n, d), most = self.rows.shape, self.most
         step = CALLS * CALL + n * (READ + d * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work)
+        others = (guess_labels, key_of, halve_compiled, cheapest_pair)
+        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, others=others)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""

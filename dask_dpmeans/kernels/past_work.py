@@ -7,6 +7,7 @@ Which of a loop and its twin works changes no bit of a result, so neither does a
 or that cannot be written.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 UNIT = 2**28
@@ -20,7 +21,7 @@ class PastWork:
 
     Parameters
     ----------
-    file : where it is kept, or None if there is no folder
+    file : a file that may not exist yet, or None if there is no folder
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -28,8 +29,9 @@ class PastWork:
         """Units that this process has added."""
         self.before = 0
         """Numbers that earlier processes handled."""
-        if file is not None and file.exists():
-            self.before = file.stat().st_size * UNIT
+        if file is not None:
+            with suppress(OSError):  # nothing was added yet
+                self.before = file.stat().st_size * UNIT
 
     def with_present(self, work: int) -> int:
         """Return the numbers that were handled, now that this process has handled `work` of them."""

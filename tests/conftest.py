@@ -7,13 +7,18 @@ import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.past_work import PastWork
 
 
 @pytest.fixture(autouse=True, scope="session")
 def compiled_at_once() -> Iterator[None]:
-    """Loops are compiled however little work there is: the tests compare them with NumPy."""
+    """Loops are compiled however little work there is: the tests compare them with NumPy.
+
+    What other processes did is not known, nor kept.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "LEAST_WORK", 0)
+        patch.setattr(numba_support, "PastWork", lambda _: PastWork(None))
         yield
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 
 
 def cell_means(
@@ -50,7 +50,7 @@ def _statistics_of(
     return mean, mass, float(np.add.accumulate(errors)[-1]), int(errors.argmax())
 
 
-@compile_loop
+@compile_part
 def _measure(
     rows: Float64Array, weights: Float64Array, members: Int64Array, mean: Float64Array
 ) -> tuple[float, float, int]:
@@ -73,7 +73,7 @@ def _measure(
     return mass, total, widest
 
 
-@compile_loop
+@compile_part
 def _cut(
     rows: Float64Array, members: Int64Array, column: int, value: float, spare: Int64Array
 ) -> int:

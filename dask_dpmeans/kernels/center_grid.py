@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.center_tree import CenterTree, TreeParts
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 
 WIDTH = 16
 """Places of a leaf, as in `center_tree`; a constant, so that loops over them are unrolled."""
@@ -116,7 +116,7 @@ def grid_pays(tree: CenterTree, rows: Rows, searched: int) -> bool:
     return pays(_search, given, TREE_WORK * len(rows), others=(_fill_leaves, _fill_lists))
 
 
-@compile_loop
+@compile_part
 def _spacing(points: Float64Array) -> float:
     """Return the greatest distance of a point, of (d, WIDTH), to the nearest other one.
 
@@ -138,7 +138,7 @@ def _spacing(points: Float64Array) -> float:
     return float(np.sqrt(greatest))
 
 
-@compile_loop
+@compile_part
 def _fill_sides(box: Float64Array, most: int, sides: Int64Array) -> None:
     """Fill in the numbers of cells, (d,), along the columns of a box, (2, d), so that they are cubes.
 
@@ -218,7 +218,7 @@ def _fill_lists(
     return size
 
 
-@compile_loop
+@compile_part
 def _fill_box(leaves: Leaves, leaf: int, cell: int, box: Float64Array) -> None:
     """Fill in the box, (2, d), of a cell of a leaf.
 
@@ -236,7 +236,7 @@ def _fill_box(leaves: Leaves, leaf: int, cell: int, box: Float64Array) -> None:
         rest //= sides[leaf, j]
 
 
-@compile_loop
+@compile_part
 def _to_points(
     box: Float64Array, points: Float64Array, lows: Float64Array, highs: Float64Array
 ) -> None:
@@ -254,7 +254,7 @@ def _to_points(
             highs[i] += reach * reach
 
 
-@compile_loop
+@compile_part
 def _to_node(box: Float64Array, node: Float64Array) -> float:
     """Return the least squared distance of points of two boxes, (2, d)."""
     low = 0.0
@@ -264,7 +264,7 @@ def _to_node(box: Float64Array, node: Float64Array) -> float:
     return low
 
 
-@compile_loop
+@compile_part
 def _keep(found: Int64Array, lows: Float64Array, size: int, bound: float) -> int:
     """Keep of the first `size` centers those whose least distances are within a bound."""
     kept = 0
@@ -275,7 +275,7 @@ def _keep(found: Int64Array, lows: Float64Array, size: int, bound: float) -> int
     return kept
 
 
-@compile_loop
+@compile_part
 def _fill_candidates(
     box: Float64Array, tree: TreeParts, count: int, found: Int64Array, lows: Float64Array
 ) -> int:
@@ -358,7 +358,7 @@ def _search(
         _fill_nearest(some, values, lists, (places, stops), found, least)
 
 
-@compile_loop
+@compile_part
 def _fill_cells(rows: Rows, tree: TreeParts, leaves: Leaves, places: Int64Array) -> None:
     """Fill in the numbers of the cells of rows, or -1 for rows outside of all cells."""
     _, columns, cuts, points, _, _ = tree
@@ -384,7 +384,7 @@ def _fill_cells(rows: Rows, tree: TreeParts, leaves: Leaves, places: Int64Array)
         places[i] = cell
 
 
-@compile_loop
+@compile_part
 def _fill_nearest(
     rows: Rows,
     values: Float64Array,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels, Rows
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 
 MARGIN = 1e-9
 """The relative rounding of distances, bounds and moves of centers, many thousand times over."""
@@ -148,7 +148,7 @@ def _fill_clearances_compiled(
             clearances[1, number, group] = np.sqrt(second)
 
 
-@compile_loop
+@compile_part
 def _squared(row: Rows, center: Float64Array) -> float:
     """Return the squared distance by definition."""
     total = 0.0

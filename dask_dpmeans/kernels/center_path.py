@@ -15,6 +15,8 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.center_path_compiled import (
     LLOYD_STEPS,
+    SURELY,
+    TINY,
     Bounds,
     Buffers,
     Lists,
@@ -25,23 +27,21 @@ from dask_dpmeans.kernels.center_path_compiled import (
     key_of,
     refine,
 )
-from dask_dpmeans.kernels.halves import dots, halve, pair_costs, squared_norms, weighted_average
+from dask_dpmeans.kernels.halves import halve_each, pair_costs, squared_norms, weighted_average
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data
 from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
-MOST_DISTANCES, DISTANCES_AT_ONCE = 2**24, 2**20
-"""Most squared distances that are kept without Numba, and most that are computed together."""
+DISTANCES_AT_ONCE = 2**20
+"""Most squared distances that are computed together without Numba."""
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
-READINGS, CALLS = 16, 25
-"""Readings of the distances of all rows, and calls of NumPy, in a step up or down, for
-`numba_support.pays`: a path took 0.5 to 3.6 s for 3,000 rows in 4 columns with up to 48 clusters, and
-0.03 to 0.06 s for 150 with up to 25."""
-MEASURED = 4
-"""Distances to so many centers are new in a reading."""
+CALLS, READ, WIDE, FIRST = 33, 140, 48, 2**15
+"""For `numba_support.pays`, of a step up or down: calls of NumPy; numbers that it handles for a row, and
+for each of its columns at most; and numbers for a row in the steps of few clusters.  A path took 0.65 to
+1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
 """Gains that are remembered, for each of the most clusters."""
 
@@ -199,11 +199,6 @@ class Clusters:
         """(n,), which rows of a cluster leave when it is halved."""
         self._halves: dict[bytes, tuple[float, BoolArray]] = {}
         """Gains and sides by the digest of the rows of a cluster."""
-        self._measured = np.full((room, d), np.nan)
-        """Centers whose distances are known."""
-        height = n if n * room <= MOST_DISTANCES else max(1, DISTANCES_AT_ONCE // room)
-        self._distances = np.zeros((height, room))
-        """Squared distances to them, of all rows if there is room, else of the last part."""
 
     def start(self) -> None:
         """Make all rows one cluster."""
@@ -213,10 +208,11 @@ class Clusters:
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        self._assign(k)
+        self.labels[:] = 0
+        self._assign(np.ones(k, np.bool_))
         self.gains[:k] = -1.0
         for c in range(k):
-            self.masses[c], _ = self._mass_and_center(c)
+            self.masses[c], _ = self._mass_and_center(c, np.flatnonzero(self.labels == c))
         self._sum_errors(k)
 
     def grow(self, k: int) -> tuple[int, int]:
@@ -224,31 +220,30 @@ class Clusters:
 
         Return the number of clusters, and which was halved, or -1 if none gains.
         """
-        for c in np.flatnonzero(self.gains[:k] < 0).tolist():
-            self.gains[c] = self._gain(c)
+        self._find_gains(np.flatnonzero(self.gains[:k] < 0).tolist())
         best = int(self.gains[:k].argmax())
         if not self.gains[best] > 0:
             return k, -1
         self.centers[k] = self.centers[best]
         return self._divide(best, k), best
 
-    def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster, which is looked up if it is known."""
-        members = np.flatnonzero(self.labels == c)
-        key = blake2b(members.tobytes()).digest()
-        if key not in self._halves:
-            if len(self._halves) >= KNOWN * (self.most + 1):
-                self._halves.clear()
-            halves = halve(self.rows[members], self.weights[members], self.spherical)
-            self._halves[key] = halves
-        gain, self.sides[members] = self._halves[key]
-        return gain
+    def _find_gains(self, clusters: list[int]) -> None:
+        """Find the gains of halving clusters; those that are known are looked up."""
+        members = [np.flatnonzero(self.labels == c) for c in clusters]
+        keys = [blake2b(rows.tobytes()).digest() for rows in members]
+        if len(self._halves) >= KNOWN * (self.most + 1):
+            self._halves.clear()
+        new = {
+            key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves
+        }
+        halves = halve_each(self.rows, self.weights, list(new.values()), self.spherical)
+        self._halves.update(zip(new, halves, strict=True))
+        for c, key, rows in zip(clusters, keys, members, strict=True):
+            self.gains[c], self.sides[rows] = self._halves[key]
 
     def _divide(self, c: int, k: int) -> int:
         """Move the second half of a cluster to cluster k, refine, and return their number."""
         self.labels[(self.labels == c) & self.sides] = k
-        self.place(c)
-        self.place(k)
         return self.refine(k + 1, c, k)
 
     def shrink(self, k: int) -> int:
@@ -259,68 +254,89 @@ class Clusters:
         pair = costs.argmin()
         p, q = int(first[pair]), int(second[pair])
         self.labels[self.labels == q] = p
-        k = self._drop_empty(k)
-        self.place(p)
-        return self.refine(k, p)
+        return self.refine(self._drop_empty(k), p)
 
     def refine(self, k: int, *touched: int) -> int:
-        """Take Lloyd's steps until no row moves, and return the number of clusters with rows."""
-        changed = np.zeros(k, np.bool_)
-        changed[list(touched)] = True
-        for step in range(LLOYD_STEPS + 1):
-            before = self.labels.copy()
-            self._assign(k)
-            moved = before != self.labels
-            if not moved.any():
-                break
-            now = np.union1d(before[moved], self.labels[moved])
+        """Place the touched of k clusters, and take Lloyd's steps until no row moves.
+
+        Return the number of clusters with rows.
+        """
+        changed, moved = np.zeros((2, k), np.bool_)
+        now = np.array(touched)
+        changed[now] = True
+        for _ in range(LLOYD_STEPS + 1):
+            moved[:] = False
+            for c in now.tolist():
+                moved[c] = self.place(c)
+            now = self._assign(moved)
             changed[now] = True
-            if step < LLOYD_STEPS:
-                for c in now:
-                    self.place(c)
+            if not len(now):
+                break
         self.gains[:k][changed] = -1.0
         self._sum_errors(k)
         return self._drop_empty(k)
 
-    def place(self, c: int) -> None:
-        """Compute mass and center of a cluster from its rows, if it has any."""
-        if (self.labels == c).any():
-            self.masses[c], self.centers[c] = self._mass_and_center(c)
+    def place(self, c: int) -> bool:
+        """Compute mass and center of a cluster from its rows; return whether it has any."""
+        members = np.flatnonzero(self.labels == c)
+        if not len(members):
+            return False
+        self.masses[c], self.centers[c] = self._mass_and_center(c, members)
+        return True
 
-    def _mass_and_center(self, c: int) -> tuple[float, Float64Array]:
-        """Return the mass of a cluster, and where its center, (d,), should be."""
-        members = self.labels == c
+    def _mass_and_center(self, c: int, members: Int64Array) -> tuple[float, Float64Array]:
+        """Return the mass of a cluster of rows, (m,), and where its center, (d,), should be."""
         average, weight = weighted_average(self.rows[members], self.weights[members])
         if not self.spherical:
             return weight, average
-        length = math.sqrt(dots(average[np.newaxis], average)[0])
+        length = math.sqrt(squared_norms(average[np.newaxis])[0])
         if not length > VANISHING:
             return 0.0, self.centers[c]
         return weight * length, average / length
 
-    def _assign(self, k: int) -> None:
-        """Find the nearest of k centers of each row, the lowest number among equals."""
-        n, height = len(self.rows), len(self._distances)
-        for start in range(0, n, height):
-            part = slice(start, start + height)
-            if height < n:
-                self._measured[:k] = np.nan  # from other rows
-            known = self._known_distances(self.rows[part], k)
-            labels = self.labels[part] = known.argmin(axis=1)
-            self.squared[part] = known[np.arange(len(known)), labels]
+    def _assign(self, moved: BoolArray) -> Int64Array:
+        """Give rows to their nearest centers after some of k moved, (k,).
 
-    def _known_distances(self, rows: Float64Array, k: int) -> Float64Array:
-        """Return the squared distances, (m, k), of rows, (m, d); only centers that moved are new."""
-        moved = np.flatnonzero((self.centers[:k] != self._measured[:k]).any(axis=1))
-        self._measured[moved] = self.centers[moved]
-        together = max(1, DISTANCES_AT_ONCE // len(rows))
-        for start in range(0, len(moved), together):
-            some = moved[start : start + together]
-            squared = np.zeros((len(some), len(rows)))
-            for column, values in zip(rows.T, self.centers[some].T, strict=True):
-                squared += np.square(column - values[:, np.newaxis])
-            self._distances[: len(rows), some] = squared.T
-        return self._distances[: len(rows), :k]
+        Return the clusters whose rows changed.
+        """
+        targets, changed = np.flatnonzero(moved), np.zeros(len(moved), np.bool_)
+        own = moved[self.labels]
+        rows, others = np.flatnonzero(own), np.flatnonzero(~own)
+        self.squared[rows] = squared_norms(self.rows[rows] - self.centers[self.labels[rows]])
+        apart = self._apart(targets, len(moved))
+        near = np.flatnonzero(apart <= self.squared[rows].max() * SURELY + TINY)
+        doubtful = apart[self.labels[others]] <= self.squared[others] * SURELY + TINY
+        self._choose(rows, near, changed)
+        self._choose(others[doubtful], targets, changed)
+        return np.flatnonzero(changed)
+
+    def _apart(self, targets: Int64Array, k: int) -> Float64Array:
+        """Return how far each of k centers is from the nearest target, squared, (k,)."""
+        if len(targets) == k:
+            return np.zeros(k)
+        apart = np.full(k, np.inf)
+        height = max(1, DISTANCES_AT_ONCE // k)
+        for start in range(0, len(targets), height):
+            part = self.centers[targets[start : start + height]]
+            np.minimum(apart, _distances(self.centers[:k], part).min(axis=0), out=apart)
+        return apart
+
+    def _choose(self, rows: Int64Array, among: Int64Array, changed: BoolArray) -> None:
+        """Give rows, (m,), to the nearest of some centers, (q,), or of their own.
+
+        Of equals the lowest number wins.  Clusters whose rows change are marked, (k,).
+        """
+        height = max(1, DISTANCES_AT_ONCE // len(among))
+        for start in range(0, len(rows), height):
+            part = rows[start : start + height]
+            distances = _distances(self.rows[part], self.centers[among])
+            best = distances.argmin(axis=0)
+            least, labels = distances[best, np.arange(len(part))], among[best]
+            before, known = self.labels[part], self.squared[part]
+            wins = np.flatnonzero((least < known) | ((least == known) & (labels < before)))
+            part, labels = part[wins], labels[wins]
+            changed[before[wins]] = changed[labels] = True
+            self.labels[part], self.squared[part] = labels, least[wins]
 
     def _sum_errors(self, k: int) -> None:
         """Sum the error of each of k clusters in row order."""
@@ -328,11 +344,20 @@ class Clusters:
 
     def _drop_empty(self, k: int) -> int:
         """Drop clusters without rows, and return the number of the others."""
-        kept = np.unique(self.labels)
-        for values in (self.centers, self.masses, self.errors, self.gains):
-            values[: len(kept)] = values[kept]
-        self.labels[:] = np.searchsorted(kept, self.labels)
+        kept = np.flatnonzero(np.bincount(self.labels, minlength=k))
+        if len(kept) < k:
+            for values in (self.centers, self.masses, self.errors, self.gains):
+                values[: len(kept)] = values[kept]
+            self.labels[:] = np.searchsorted(kept, self.labels)
         return len(kept)
+
+
+def _distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """Return the squared distances, by definition, (q, m), of rows, (m, d), and centers, (q, d)."""
+    squared = np.zeros((len(centers), len(rows)))
+    for column, values in zip(rows.T, centers.T, strict=True):
+        squared += np.square(column - values[:, np.newaxis])
+    return squared
 
 
 class CompiledClusters(Clusters):
@@ -364,8 +389,10 @@ class CompiledClusters(Clusters):
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
-        work = (1 + turns) * most * (READINGS * n * (most + MEASURED * d) + CALLS * CALL)
-        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work)
+        step = CALLS * CALL + n * (READ + d * min(d, WIDE))
+        work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
+        others = (guess_labels, key_of, halve_compiled, cheapest_pair)
+        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, others=others)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
@@ -379,8 +406,13 @@ class CompiledClusters(Clusters):
         pool, starts, counts, _, _ = self._lists
         return pool[starts[c] : starts[c] + counts[c]]
 
+    def _find_gains(self, clusters: list[int]) -> None:
+        """Find the gains of halving clusters; those that are known are looked up."""
+        for c in clusters:
+            self.gains[c] = self._gain(c)
+
     def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster, which is looked up if it is known."""
+        """Return the gain of halving a cluster."""
         members = self._members(c)
         key = key_of(members)
         if key not in self._known:

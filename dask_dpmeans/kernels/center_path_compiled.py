@@ -15,7 +15,7 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, pair_cost
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 from dask_dpmeans.kernels.random_streams import GOLDEN, mix
 
 LLOYD_STEPS = 50
@@ -43,7 +43,7 @@ Buffers = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array, Fl
 """Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (d,) numbers."""
 
 
-@compile_loop
+@compile_part
 def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float:
     """Return the squared distance, by definition, of a row, of (n, d), and a center, of (k, d)."""
     total = 0.0
@@ -53,7 +53,7 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
     return total
 
 
-@compile_loop
+@compile_part
 def _note_way(state: State, c: int, target: Float64Array) -> None:
     """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
     centers, (known, moved, columns) = state[0], state[6]
@@ -65,7 +65,7 @@ def _note_way(state: State, c: int, target: Float64Array) -> None:
     moved[columns[c]] += math.sqrt(squared) * (1 + SLACK)
 
 
-@compile_loop
+@compile_part
 def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, moves: bool) -> None:
     """Compute the mass of a cluster, and its center if that moves, from its rows; sums are (d,)."""
     rows, weights, spherical = data
@@ -100,7 +100,7 @@ def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, m
             centers[c, j] = sums[j]
 
 
-@compile_loop
+@compile_part
 def _make_room(lists: Lists, k: int, wanted: int, spare: Int64Array) -> None:
     """Move the lists of k clusters to the front of the pool if `wanted` places are not free."""
     pool, starts, counts, free, _ = lists
@@ -117,7 +117,7 @@ def _make_room(lists: Lists, k: int, wanted: int, spare: Int64Array) -> None:
     free[0] = place
 
 
-@compile_loop
+@compile_part
 def _sort(values: Int64Array, count: int) -> None:
     """Sort the first values (Shell 1959)."""
     gap = 1
@@ -133,7 +133,7 @@ def _sort(values: Int64Array, count: int) -> None:
         gap //= 3
 
 
-@compile_loop
+@compile_part
 def _move_rows(
     labels: Int64Array, lists: Lists, k: int, found: int, changed: BoolArray, buffers: Buffers
 ) -> None:
@@ -173,7 +173,7 @@ def _move_rows(
         starts[c], counts[c], free[0] = first, place - first, place
 
 
-@compile_loop
+@compile_part
 def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
     """Compute the squared distances of the rows of a cluster, and the greatest."""
     rows, centers, squared = data[0], state[0], state[5]
@@ -185,7 +185,7 @@ def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
         reach[c] = max(reach[c], squared[i])
 
 
-@compile_loop
+@compile_part
 def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffers: Buffers) -> int:
     """List centers that may win rows of cluster a by rising distance, and return how many.
 
@@ -210,7 +210,7 @@ def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffe
     return count
 
 
-@compile_loop
+@compile_part
 def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
     """Return whether the squared distance of a row and a center is surely above `least`."""
     known, moved, columns = bounds
@@ -218,7 +218,7 @@ def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
     return bool(bound > 0 and bound * bound > least * (1 + SLACK) + TINY)
 
 
-@compile_loop
+@compile_part
 def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
     """Give rows to their nearest centers, list those that changed, and return how many."""
     rows, centers, labels, squared = data[0], state[0], state[4], state[5]
@@ -263,7 +263,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     return found
 
 
-@compile_loop
+@compile_part
 def _drop_empty(state: State, lists: Lists, k: int) -> int:
     """Drop clusters without rows, and return the number of the others."""
     centers, masses, errors, gains, labels, _, (_, _, columns) = state
@@ -286,7 +286,7 @@ def _drop_empty(state: State, lists: Lists, k: int) -> int:
     return kept
 
 
-@compile_loop
+@compile_part
 def _sum_errors(data: Data, state: State, lists: Lists, c: int) -> None:
     """Compute the error of a cluster, and its greatest squared distance."""
     weights, errors, squared = data[1], state[2], state[5]

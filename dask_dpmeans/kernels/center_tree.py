@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 
 LEAF = 16
 """Most centers of a leaf; with 8 a row took 1.1 times as long at d = 2 to 8, with 4 twice."""
@@ -98,7 +98,7 @@ def tree_pays(rows: Rows, work: int) -> bool:
     return pays(_search, (rows, parts, ints, np.empty(0)), work, others=(_build,))
 
 
-@compile_loop
+@compile_part
 def _swap(points: Float64Array, order: Int64Array, i: int, j: int) -> None:
     order[i], order[j] = order[j], order[i]
     for column in range(points.shape[1]):
@@ -107,7 +107,7 @@ def _swap(points: Float64Array, order: Int64Array, i: int, j: int) -> None:
         points[j, column] = one
 
 
-@compile_loop
+@compile_part
 def _split(points: Float64Array, order: Int64Array, column: int, start: int, stop: int) -> None:
     """Reorder points `start` to `stop`: the lower half first, by a column."""
     low, high, middle, keys = start, stop - 1, (start + stop) // 2, points[:, column]
@@ -131,7 +131,7 @@ def _split(points: Float64Array, order: Int64Array, column: int, start: int, sto
             return
 
 
-@compile_loop
+@compile_part
 def _fill_box(points: Float64Array, start: int, stop: int, box: Float64Array) -> int:
     """Fill in the box, (2, d), around points `start` to `stop`; return its widest column."""
     for j in range(points.shape[1]):
@@ -179,7 +179,7 @@ def _build(
                     points[node - leaves, j, i - start] = ordered[i, j]
 
 
-@compile_loop
+@compile_part
 def _to_box(row: Float64Array, box: Float64Array) -> float:
     """Return the squared distance of a row, (d,), to a box, (2, d), summed as the definition is."""
     total = 0.0
@@ -189,7 +189,7 @@ def _to_box(row: Float64Array, box: Float64Array) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def _to_points(row: Float64Array, points: Float64Array, squared: Float64Array) -> None:
     """Fill in the squared distances, (WIDTH,), of a row, (d,), to points, (d, WIDTH)."""
     for i in range(WIDTH):
@@ -200,7 +200,7 @@ def _to_points(row: Float64Array, points: Float64Array, squared: Float64Array) -
             squared[i] += difference * difference
 
 
-@compile_loop
+@compile_part
 def _two_least(
     numbers: Int64Array, distances: Float64Array, best: tuple[float, float, int, int], count: int
 ) -> tuple[float, float, int, int]:
@@ -222,7 +222,7 @@ def _two_least(
     return first, second, label, other
 
 
-@compile_loop
+@compile_part
 def _first_leaf(
     row: Float64Array,
     columns: Int64Array,

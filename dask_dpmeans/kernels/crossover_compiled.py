@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 DISTANCE_ROUNDING = 1e-9
 """A distance counts as smaller or larger by this share of it, for its own rounding."""
@@ -22,7 +22,7 @@ ZERO: Any = np.int64(0)
 """Where a count starts that is passed on: Numba compiles what takes a literal number once more."""
 
 
-@compile_loop
+@compile_part
 def _square_distances(
     row: Float64Array, centers: Float64Array, count: int, squared: Float64Array
 ) -> None:
@@ -40,7 +40,7 @@ def _square_distances(
             squared[c] += difference * difference
 
 
-@compile_loop
+@compile_part
 def _least(values: Float64Array, count: int) -> float:
     """Return the least of the first values, (m,), `count` of them.
 
@@ -59,7 +59,7 @@ def _least(values: Float64Array, count: int) -> float:
     return least
 
 
-@compile_loop
+@compile_part
 def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
     """Return the squared distance of a row, (d,), to center c of (d, room)."""
     total = 0.0
@@ -69,14 +69,14 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def _less(distance: float, other: float) -> float:
     """Return at least by how much a distance is above another one; 0 if it may not be."""
     larger = distance * (1.0 - DISTANCE_ROUNDING)
     return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
 
 
-@compile_loop
+@compile_part
 def _first_least(values: Float64Array, count: int) -> tuple[int, float]:
     """Return the place of the least of the first values, (m,), `count` of them, and the least.
 
@@ -100,7 +100,7 @@ def assign_compiled(
         labels[i], costs[i] = _first_least(squared, k)
 
 
-@compile_loop
+@compile_part
 def add_chances(weights: Float64Array, costs: Float64Array, sums: Float64Array) -> int:
     """Fill the sums of weight times cost, (n,) each, up to each row; return the last row that costs.
 
@@ -115,7 +115,7 @@ def add_chances(weights: Float64Array, costs: Float64Array, sums: Float64Array) 
     return last
 
 
-@compile_loop
+@compile_part
 def draw_row(sums: Float64Array, last: int, draw: float) -> int:
     """Return the number of a row that is drawn by what is added in sums, (n,), at most the last one."""
     wanted, low, high = draw * sums[len(sums) - 1], 0, last
@@ -169,7 +169,7 @@ def open_at_best(
     return found
 
 
-@compile_loop
+@compile_part
 def _apart(centers: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return how far centers, (d, k), are from each other, squared, (k, k), and from the nearest, (k,).
 
@@ -186,7 +186,7 @@ def _apart(centers: Float64Array) -> tuple[Float64Array, Float64Array]:
     return squared, nearest
 
 
-@compile_loop
+@compile_part
 def assign_from(
     rows: Float64Array,
     centers: Float64Array,
@@ -226,7 +226,7 @@ def assign_from(
         labels[i], costs[i], seconds[i] = best, least, second
 
 
-@compile_loop
+@compile_part
 def swap_compiled(
     rows: Float64Array,
     weights: Float64Array,
@@ -268,7 +268,7 @@ def swap_compiled(
     return second, removed
 
 
-@compile_loop
+@compile_part
 def _nearest_columns(centers: Float64Array, others: Float64Array) -> Int64Array:
     """Return the numbers, (k,), of the nearest of other centers, (d, m), to centers, (d, k)."""
     d, k = centers.shape
@@ -280,7 +280,7 @@ def _nearest_columns(centers: Float64Array, others: Float64Array) -> Int64Array:
     return found
 
 
-@compile_loop
+@compile_part
 def _draw_centers(
     first: Float64Array, second: Float64Array, draws: Float64Array
 ) -> tuple[Float64Array, Int64Array]:

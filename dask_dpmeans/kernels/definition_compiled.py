@@ -6,7 +6,7 @@ They return the same bytes as the NumPy code in `distance`.
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 WIDE = 16
 """Columns from which squares are computed before they are summed.
@@ -103,7 +103,7 @@ def is_narrow(points: Float64Array, constants: Float64Array, count: int) -> bool
     return not constants.size and d <= NARROW and k <= NARROW_CENTERS[count]
 
 
-@compile_loop
+@compile_part
 def _fill_costs(
     row: Rows, columns: Float64Array, constants: Float64Array, distances: Float64Array
 ) -> None:
@@ -167,7 +167,7 @@ def nearest_by_definition(
             squared[i] = least
 
 
-@compile_loop
+@compile_part
 def _fill_columns(rows: Rows, columns: Float64Array) -> None:
     """Fill the columns, (4, tile), with as many rows, (m, d) with d <= 4."""
     d = rows.shape[1]

@@ -9,7 +9,7 @@ from dask_dpmeans.kernels.definition_compiled import (
     linear_costs_compiled,
     squared_distances_compiled,
 )
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 RankingParts = tuple[Rows, Rows, Rows, Float64Array, int]
 """Shift, scale, matrix and bounds of a `Ranking`, and how many candidates the definition decides."""
@@ -25,7 +25,7 @@ TileMemory = tuple[Rows, IntegerArray, Rows]
 """Shifted rows, (tile, d + 1), the same numbers as integers, and scores, (k * tile,)."""
 
 
-@compile_loop
+@compile_part
 def _squared_norm(row: Rows, d: int) -> np.floating:
     """Return the sum of squares of the first d numbers, in any order."""
     a = b = c = e = row.dtype.type(0)
@@ -39,7 +39,7 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
     return a + b + c + e
 
 
-@compile_loop
+@compile_part
 def _shift(rows: Rows, shift: Rows, scale: Rows, left: Rows, bits: IntegerArray) -> float:
     """Fill `left`, (tile, d + 1), with shifted or scaled rows, (n, d), and a column of ones.
 
@@ -67,7 +67,7 @@ def _shift(rows: Rows, shift: Rows, scale: Rows, left: Rows, bits: IntegerArray)
     return bound
 
 
-@compile_loop
+@compile_part
 def _doubt(norm: float, bounds: Float64Array) -> float:
     """Return `Ranking.doubt` for one row of this norm; infinity if the definition may overflow."""
     radius, slope, level, of_squares, least, most = bounds
@@ -79,7 +79,7 @@ def _doubt(norm: float, bounds: Float64Array) -> float:
     return doubt
 
 
-@compile_loop
+@compile_part
 def _candidates(columns: Rows, i: int, floor: float) -> int:
     """Return the number of scores in column i, of (k, n), that are at least `floor`."""
     count = 0
@@ -89,7 +89,7 @@ def _candidates(columns: Rows, i: int, floor: float) -> int:
     return count
 
 
-@compile_loop
+@compile_part
 def _keep_two(
     value: np.floating, place: Place, best: np.floating, second: np.floating, label: Place
 ) -> tuple[np.floating, np.floating, Place]:
@@ -99,7 +99,7 @@ def _keep_two(
     return (value if value > best else best), second, (place if value > best else label)
 
 
-@compile_loop
+@compile_part
 def _two_largest(scores: Rows, first: Rows, second: Rows, label: IntegerArray) -> None:
     """Fill in the two largest scores, (k, n), of each column, and the number of the first.
 
@@ -126,7 +126,7 @@ def _two_largest(scores: Rows, first: Rows, second: Rows, label: IntegerArray) -
             first[i], second[i], label[i] = _keep_two(p[i], place(c), *found)
 
 
-@compile_loop
+@compile_part
 def _nearest_two_among(
     row: Rows, centers: Float64Array, constants: Float64Array, scores: Rows, floor: float
 ) -> tuple[int, int]:
@@ -156,7 +156,7 @@ def _nearest_two_among(
     return label, other
 
 
-@compile_loop
+@compile_part
 def _multiply_tile(
     rows: Rows, ranking: RankingParts, memory: TileMemory
 ) -> tuple[Rows, Rows, float]:
@@ -214,7 +214,7 @@ def nearest_compiled(
             squared_distances_compiled(rows[part], centers, labels[part], squared[part])
 
 
-@compile_loop
+@compile_part
 def _keep_three(
     value: np.floating,
     place: Place,
@@ -233,7 +233,7 @@ def _keep_three(
     return best, second, third, label, other
 
 
-@compile_loop
+@compile_part
 def _three_largest(
     scores: Rows, first: Rows, second: Rows, third: Rows, label: IntegerArray, other: IntegerArray
 ) -> None:
@@ -306,7 +306,7 @@ def nearest_two_compiled(
                 gaps[start + i] = 2 * (np.float64(next_best[i]) - np.float64(last[i]) - doubt)
 
 
-@compile_loop
+@compile_part
 def _floors(
     scores: Rows, shifted: Rows, reach: float, bounds: Float64Array, most_doubt: float, floors: Rows
 ) -> None:
@@ -326,7 +326,7 @@ def _floors(
         floors[i] = floor - 2.0**-22 * abs(floor)  # it is rounded to float32
 
 
-@compile_loop
+@compile_part
 def _list_candidates(
     scores: Rows, floors: Rows, words: IntegerArray, lists: IntegerArray, counts: IndexArray
 ) -> None:
@@ -356,7 +356,7 @@ def _list_candidates(
             counts[i] = count
 
 
-@compile_loop
+@compile_part
 def _nearest_listed(
     row: Rows, centers: Float64Array, numbers: IntegerArray, squared: Float64Array
 ) -> int:

@@ -7,7 +7,7 @@ added by cluster in a small hash table, so that a loop needs no memory for each 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 from dask_dpmeans.kernels.random_streams import mix
 
 Links = tuple[IndexArray, IndexArray, Float64Array]
@@ -30,7 +30,7 @@ def table_for(links: int) -> Table:
     return np.full(size, FREE), np.zeros(size), np.zeros(size, np.int64)
 
 
-@compile_loop
+@compile_part
 def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
     """Add a value to the sum of a key, and return the number of keys."""
     keys, sums, slots = table
@@ -45,7 +45,7 @@ def _add(table: Table, bits: int, used: int, key: int, value: float) -> int:
     return used
 
 
-@compile_loop
+@compile_part
 def _bits_for(links: int, limit: int) -> int:
     """Return the binary logarithm of the slots for up to `limit` keys of so many links."""
     bits = 4
@@ -54,7 +54,7 @@ def _bits_for(links: int, limit: int) -> int:
     return bits
 
 
-@compile_loop
+@compile_part
 def _sum_links(
     row: tuple[IndexArray, Float64Array], node: int, labels: Labels, table: Table
 ) -> tuple[float, float, int]:
@@ -70,7 +70,7 @@ def _sum_links(
     return degree, loop, used
 
 
-@compile_loop
+@compile_part
 def _best_move(
     row: tuple[IndexArray, Float64Array],
     node: int,
@@ -282,7 +282,7 @@ def add_links_loop(
     return row, done
 
 
-@compile_loop
+@compile_part
 def _add_row(
     left: tuple[IndexArray, Float64Array],
     right: tuple[IndexArray, Float64Array],
@@ -311,7 +311,7 @@ def _add_row(
     return done
 
 
-@compile_loop
+@compile_part
 def _keep_heaviest(
     indices: IndexArray,
     data: Float64Array,

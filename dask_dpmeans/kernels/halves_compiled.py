@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 VANISHING = 1e-12
 """Unit rows whose average is no longer than this cancel; as in `divergence`."""
@@ -33,7 +33,7 @@ def pair_cost(first: float, second: float, squared: float, spherical: bool) -> f
     return cost
 
 
-@compile_loop
+@compile_part
 def _shift(data: Data, members: Int64Array, work: Float64Array) -> float:
     """Fill `work[8:]`, (m, d), with rows less their average (`work[0]`), and return their unit."""
     rows, weights, spherical = data
@@ -63,7 +63,7 @@ def _shift(data: Data, members: Int64Array, work: Float64Array) -> float:
     return math.ldexp(1.0, exponent)
 
 
-@compile_loop
+@compile_part
 def _dot(values: Float64Array, others: Float64Array) -> float:
     """Return the sum of products, of (d,), in order."""
     total = 0.0
@@ -72,7 +72,7 @@ def _dot(values: Float64Array, others: Float64Array) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def _project(
     work: Float64Array, origin: Float64Array, direction: Float64Array, along: Float64Array
 ) -> None:
@@ -96,7 +96,7 @@ def _project(
             along[q] += (work[8 + q, j] - origin[j]) * direction[j]
 
 
-@compile_loop
+@compile_part
 def _add_rows(work: Float64Array, factors: Float64Array, sums: Float64Array) -> None:
     """Fill `sums`, (d,), with the sum of factors, (m,), times rows; four are added at a time."""
     m = len(factors)
@@ -114,7 +114,7 @@ def _add_rows(work: Float64Array, factors: Float64Array, sums: Float64Array) -> 
             sums[j] += factors[q] * work[8 + q, j]
 
 
-@compile_loop
+@compile_part
 def _principal_direction(
     data: Data, members: Int64Array, work: Float64Array, along: Float64Array
 ) -> bool:
@@ -146,7 +146,7 @@ def _principal_direction(
     return True
 
 
-@compile_loop
+@compile_part
 def _half_center(
     average: Float64Array, mean: Float64Array, weight: float, spherical: bool
 ) -> float:
@@ -166,7 +166,7 @@ def _half_center(
     return 0.0 if vanishes else weight * length
 
 
-@compile_loop
+@compile_part
 def _sum_halves(
     data: Data, members: Int64Array, sides: BoolArray, work: Float64Array
 ) -> tuple[float, float]:
@@ -190,7 +190,7 @@ def _sum_halves(
 
 @compile_loop
 def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array) -> float:
-    """Compiled twin of `halve`; sides are (n,), work is (n + 8, d)."""
+    """Compiled twin of `halve` for one cluster; sides are (n,), work is (n + 8, d)."""
     m, d, spherical = len(members), work.shape[1], data[2]
     unit = _shift(data, members, work)
     along = np.empty(m)

@@ -6,7 +6,7 @@ They return the same bytes as the NumPy code in `hdp`.
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 Points = tuple[Float64Array, Float64Array]
 """Centers, (k, d), and no constants, or linear costs: see `distance.Centers.definition`."""
@@ -16,7 +16,7 @@ NEW_CENTER = 2
 """Kind of an opening: a new center, and its first use."""
 
 
-@compile_loop
+@compile_part
 def _position(number: int, numbers: Int64Array, first: int, last: int) -> int:
     """Return the index of a number in ascending `numbers[first:last]`; -1 if it is not there."""
     if last - first <= 16:  # one after the other, without a branch
@@ -86,7 +86,7 @@ def choose_compiled(
             labels[i], squared[i] = used[best], least
 
 
-@compile_loop
+@compile_part
 def _cost(rows: Float64Array, i: int, centers: Points, c: int) -> float:
     """Return the cost of row i, of (n, d), at center c, of k."""
     values, constants = centers

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
-from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop, compile_part, pays
 
 LEAST_CENTERS = 2**11
 """Fewest centers for which leading columns are tried."""
@@ -151,7 +151,7 @@ def _turn(
     return np.column_stack([turned, np.sqrt(rest)]), norms
 
 
-@compile_loop
+@compile_part
 def _doubt(norm: float, radius: float, d: int) -> float:
     """Return a bound of the rounding of a score and of the definition, see `Ranking.doubt`."""
     if not (norm + radius) ** 2 < MOST:
@@ -161,7 +161,7 @@ def _doubt(norm: float, radius: float, d: int) -> float:
     return scores + squares + 1e-30
 
 
-@compile_loop
+@compile_part
 def _keep_two(
     value: np.floating,
     number: np.int32,
@@ -178,7 +178,7 @@ def _keep_two(
     return (value if value > best else best), second, (number if value > best else label), other
 
 
-@compile_loop
+@compile_part
 def _two_largest(scores: Rows, start: int, first: Rows, second: Rows, places: IntegerArray) -> None:
     """Go on with the places, (2, n), of the two largest scores; scores, (k, n), are from `start`.
 
@@ -204,7 +204,7 @@ def _two_largest(scores: Rows, start: int, first: Rows, second: Rows, places: In
             first[i], second[i], labels[i], others[i] = found
 
 
-@compile_loop
+@compile_part
 def _squared(row: Rows, center: Float64Array) -> float:
     total = 0.0
     for j in range(len(row)):
@@ -222,7 +222,7 @@ def _product(row: Rows, center: Rows) -> float:
     return float(total)
 
 
-@compile_loop
+@compile_part
 def _list(
     scores: Rows,
     start: int,
@@ -251,7 +251,7 @@ def _list(
                 word, c = np.uint32(word >> np.uint32(1)), c + 1
 
 
-@compile_loop
+@compile_part
 def _raise_floors(
     whole: Rows,
     singles: Rows,
@@ -279,7 +279,7 @@ def _raise_floors(
             floors[i] = floor
 
 
-@compile_loop
+@compile_part
 def _two_nearest(
     row: Rows, values: Float64Array, listed: IntegerArray, scores: Float64Array, floor: float
 ) -> tuple[float, int, int]:
@@ -297,7 +297,7 @@ def _two_nearest(
     return first, label, other
 
 
-@compile_loop
+@compile_part
 def _keep_listed(
     row: Rows,
     singles: Rows,

@@ -28,7 +28,7 @@ from dask_dpmeans.kernels.block import (
 from dask_dpmeans.kernels.distance import COMPILED_TILE, Centers, squared_distances
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 from dask_dpmeans.kernels.sparse_rows import Probabilities, SparseRows, pack
 
 CUTOFF = 24 * float(np.log(2.0))
@@ -362,7 +362,7 @@ def _grouped_compiled(
     new_starts[-1] = filled
 
 
-@compile_loop
+@compile_part
 def _limit(terms: Float64Array, start: int, stop: int, own: float) -> float:
     """Return the average of `own` and the terms of a row above that average."""
     limit, mean = own, np.inf
@@ -378,7 +378,7 @@ def _limit(terms: Float64Array, start: int, stop: int, own: float) -> float:
         limit = mean
 
 
-@compile_loop
+@compile_part
 def _put_shares(
     terms: Float64Array,
     numbers: IntegerArray,

@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArra
 from dask_dpmeans.kernels.distance import NOTHING, Centers, costs, nearest_two
 from dask_dpmeans.kernels.keyed_sums import union_positions
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments, total
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 from dask_dpmeans.kernels.outliers import Candidates, OutlierStatistics
 from dask_dpmeans.kernels.pair_bounds import (
     PairBounds,
@@ -224,7 +224,7 @@ def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
     return Transfers(distinct, total(ranks, losses, len(distinct)))
 
 
-@compile_loop
+@compile_part
 def _linear_costs(
     row: Rows, children: Float64Array, constants: Float64Array, label: int
 ) -> tuple[float, float]:

@@ -23,7 +23,7 @@ NOT_KEPT = "each time anew, since no folder for the compiled code can be written
 def compile_function(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return Numba's function, which compiles when it is called, and keeps what it compiles."""
     try:
-        return numba.njit(cache=True, **options)(function)
+        return numba.njit(**{"cache": True, **options})(function)
     except RuntimeError:  # there is no folder to cache the compiled code in
         teller.then = NOT_KEPT
         return numba.njit(**options)(function)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain, plain
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, compiled_or_plain, plain
 
 LEAST_ROOM = 64
 """Room for clusters at first."""
@@ -210,7 +210,7 @@ def _cut(c: int, new: int, j: int, boxes: BoxColumns) -> None:
     weights[new] = weight * ((high - middle) / (high - low))
 
 
-@compile_loop
+@compile_part
 def _squared_to_all_compiled(
     row: Float64Array, centers: Float64Array, k: int, squared: Float64Array
 ) -> None:
@@ -225,7 +225,7 @@ def _squared_to_all_compiled(
                 part[c] += difference * difference
 
 
-@compile_loop
+@compile_part
 def _take_compiled(row: Float64Array, c: int, centers: Float64Array, weights: Float64Array) -> None:
     """Compiled twin of `_take`."""
     weight = weights[c]
@@ -259,7 +259,7 @@ def _join_or_open_compiled(
     return len(rows), k
 
 
-@compile_loop
+@compile_part
 def _would_split_compiled(row: Float64Array, c: int, penalty: float, boxes: BoxColumns) -> bool:
     """Compiled twin of `_would_split`, for one cluster."""
     _, weights, lows, highs = boxes

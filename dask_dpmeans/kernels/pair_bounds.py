@@ -17,7 +17,7 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labe
 from dask_dpmeans.kernels.center_moves import MARGIN
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two
 from dask_dpmeans.kernels.hamerly_bounds import rounded_down
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 LEAST_CENTERS = 128
 """Fewest centers for which bounds are used."""
@@ -173,7 +173,7 @@ def distances_to_pairs(
         near[i], far[i] = to_first, to_second
 
 
-@compile_loop
+@compile_part
 def _least_of_some(
     row: Rows, centers: Float64Array, some: IndexArray, label: int, other: int, least: float
 ) -> float:

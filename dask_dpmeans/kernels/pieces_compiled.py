@@ -8,7 +8,7 @@ Here sums are (k, m), a row for each cluster.
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 MOST_PIECES = 2**7
 """Most pieces searched together; NumPy adds more numbers than these in another order."""
@@ -30,7 +30,7 @@ Tables = tuple[Float64Array, Float64Array, Float64Array]
 (4, m + 1); by what their rates rise with each piece of others (m + 1, m)."""
 
 
-@compile_loop
+@compile_part
 def pairwise_sum(values: Float64Array, n: int) -> float:
     """Return the sum of the first n of values, (m,), at most 128, in the order of `np.sum`."""
     total, tail = 0.0, 0
@@ -53,7 +53,7 @@ def pairwise_sum(values: Float64Array, n: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def exact_sum(values: Float64Array, n: int) -> float:
     """Return the sum of n finite of values, (m,), rounded once as in `math.fsum` (Shewchuk 1997)."""
     partials, count = np.empty(n + 1), 0
@@ -84,7 +84,7 @@ def exact_sum(values: Float64Array, n: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def count_clusters(labels: Int64Array) -> int:
     """Return the number of clusters of labels, (m,), from 0 on without gaps."""
     k = 0
@@ -93,7 +93,7 @@ def count_clusters(labels: Int64Array) -> int:
     return k
 
 
-@compile_loop
+@compile_part
 def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Array) -> None:
     """Fill `sums[:k]` with links of pieces to clusters, in the order of `np.add.reduceat`."""
     m = len(labels)
@@ -129,7 +129,7 @@ def _fill_sums(links: Float64Array, labels: Int64Array, k: int, sums: Float64Arr
             sums[c, i] = links[piece, i] + parts[8, i]
 
 
-@compile_loop
+@compile_part
 def _fill_totals(
     masses: Float64Array, labels: Int64Array, k: int, sums: Float64Array, totals: Float64Array
 ) -> None:
@@ -145,14 +145,14 @@ def _fill_totals(
         totals[2, c] = totals[0, c] / totals[1, c]
 
 
-@compile_loop
+@compile_part
 def _objective(price: float, k: int, totals: Float64Array) -> float:
     """Return price * k - sum of the rates of k clusters."""
     value: float = price * k - exact_sum(totals[2], k)
     return value
 
 
-@compile_loop
+@compile_part
 def _fill_joining(problem: Problem, labels: Int64Array, c: int, tables: Tables) -> None:
     """Fill `joining[c]`, (m,), with what a cluster's rate rises by with each piece of others."""
     (_, own, masses, _, _), (sums, totals, joining) = problem, tables
@@ -164,7 +164,7 @@ def _fill_joining(problem: Problem, labels: Int64Array, c: int, tables: Tables) 
             joining[c, i] = -np.inf
 
 
-@compile_loop
+@compile_part
 def _best_move(
     problem: Problem, labels: Int64Array, k: int, tables: Tables
 ) -> tuple[int, int, float]:
@@ -195,7 +195,7 @@ def _best_move(
     return piece, target, most
 
 
-@compile_loop
+@compile_part
 def _move_pieces(problem: Problem, labels: Int64Array, k: int, tables: Tables) -> int:
     """Move single pieces of k clusters in place, and return the number of clusters."""
     (links, _, masses, price, least), (sums, totals, joining) = problem, tables
@@ -232,7 +232,7 @@ def _move_pieces(problem: Problem, labels: Int64Array, k: int, tables: Tables) -
             _fill_joining(problem, labels, home, tables)
 
 
-@compile_loop
+@compile_part
 def _merge_gains(
     labels: Int64Array, k: int, price: float, sums: Float64Array, totals: Float64Array
 ) -> Float64Array:
@@ -254,7 +254,7 @@ def _merge_gains(
     return gains
 
 
-@compile_loop
+@compile_part
 def _merge_best(
     problem: Problem, labels: Int64Array, k: int, sums: Float64Array, totals: Float64Array
 ) -> int:
@@ -340,7 +340,7 @@ def halves_compiled(
     return gain
 
 
-@compile_loop
+@compile_part
 def _spread_seeds(n: int) -> Int64Array:
     """Return at most `GROWTH_SEEDS` of n positions, spread evenly, as `np.linspace` does."""
     seeds, count = np.empty(GROWTH_SEEDS, np.int64), 0
@@ -354,7 +354,7 @@ def _spread_seeds(n: int) -> Int64Array:
     return seeds[:count]
 
 
-@compile_loop
+@compile_part
 def _known_halves(problem: Problem, members: Int64Array, second: BoolArray, known: Known) -> float:
     """Fill `second` with the best halves of a cluster, remembered or not, and return their gain."""
     keys, halves, gains = known
@@ -380,7 +380,7 @@ def _known_halves(problem: Problem, members: Int64Array, second: BoolArray, know
     return gain
 
 
-@compile_loop
+@compile_part
 def _split_clusters(problem: Problem, labels: Int64Array, k: int, known: Known) -> int:
     """Make all splits of k clusters that gain in place, and return the number of clusters."""
     after, m, second = k, len(labels), np.empty(len(labels), np.bool_)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
@@ -82,7 +82,7 @@ at least in clusters that have not changed, (n,); the ages of clusters, (room,);
 of rows of a block."""
 
 
-@compile_loop
+@compile_part
 def _turn(
     row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
 ) -> None:
@@ -99,7 +99,7 @@ def _turn(
     masses[c] = length
 
 
-@compile_loop
+@compile_part
 def _shift(row: Float64Array, share: float, c: int, centers: Float64Array) -> None:
     """Move center c of (d, room) by a share of its way to a row, (d,), without memory of its own."""
     for j in range(len(row)):
@@ -141,7 +141,7 @@ def put_in(
         _shift(row, weight / masses[c], c, centers)
 
 
-@compile_loop
+@compile_part
 def _leaving_gain_compiled(
     weight: float, count: int, mass: float, squared: float, penalty: float, vanishing: float
 ) -> float:
@@ -162,7 +162,7 @@ def _leaving_gain_compiled(
     return 2.0 * mass * (length + (share - 1.0))
 
 
-@compile_loop
+@compile_part
 def _joining_cost_compiled(weight: float, mass: float, squared: float) -> float:
     """Compiled twin of `_joining_costs`, for one row and one cluster, a direction."""
     total = mass + weight
@@ -171,7 +171,7 @@ def _joining_cost_compiled(weight: float, mass: float, squared: float) -> float:
     return 2.0 * weight * share * squared / (1.0 + length)
 
 
-@compile_loop
+@compile_part
 def _square_distances(
     row: Float64Array, centers: Float64Array, count: int, squared: Float64Array
 ) -> None:
@@ -189,7 +189,7 @@ def _square_distances(
             squared[c] += difference * difference
 
 
-@compile_loop
+@compile_part
 def _least(values: Float64Array, count: int) -> float:
     """Return the least of the first values, (m,), `count` of them.
 
@@ -208,7 +208,7 @@ def _least(values: Float64Array, count: int) -> float:
     return least
 
 
-@compile_loop
+@compile_part
 def _cheapest(
     row: Float64Array,
     weight: float,
@@ -240,7 +240,7 @@ def _cheapest(
     return best, least
 
 
-@compile_loop
+@compile_part
 def _cheapest_direction(
     row: Float64Array,
     weight: float,
@@ -262,7 +262,7 @@ def _cheapest_direction(
     return best, least
 
 
-@compile_loop
+@compile_part
 def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
     """Return the squared distance of a row, (d,), to center c of (d, room)."""
     total = 0.0
@@ -272,7 +272,7 @@ def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) -> float:
     """Return the distance of center c, in a column, (d,), to the nearest other one of `count` that changed.
 
@@ -289,7 +289,7 @@ def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) ->
     return nearest
 
 
-@compile_loop
+@compile_part
 def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
     """Return memory for clusters that change, which lists clusters of some age, and how many they are."""
     room, count = len(ages), 0
@@ -303,7 +303,7 @@ def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
     return (numbers, places, ages, distances, columns, apart, shares), count
 
 
-@compile_loop
+@compile_part
 def begin_pass(
     changed: Changed,
     count: int,
@@ -336,7 +336,7 @@ def begin_pass(
     return kept
 
 
-@compile_loop
+@compile_part
 def note_change(
     c: int,
     changed: Changed,
@@ -373,7 +373,7 @@ def note_change(
     return count
 
 
-@compile_loop
+@compile_part
 def _cost_of_changed(
     row: Float64Array,
     weight: float,
@@ -403,7 +403,7 @@ def _cost_of_changed(
     return bound
 
 
-@compile_loop
+@compile_part
 def _present(clusters: MovableClusters) -> int:
     """Return the number of clusters up to the last with rows; centers without are infinitely far."""
     centers, _, counts = clusters
@@ -416,7 +416,7 @@ def _present(clusters: MovableClusters) -> int:
     return present
 
 
-@compile_loop
+@compile_part
 def _or_alone(
     best: int, least: float, own: int, penalty: float, out: float, counts: Int64Array
 ) -> tuple[int, float]:
@@ -434,7 +434,7 @@ def _or_alone(
     return best, least
 
 
-@compile_loop
+@compile_part
 def _lightest(clusters: MovableClusters, least: float) -> float:
     """Return the least mass of a cluster that is not lighter than `least`, or `least` if all are."""
     _, masses, counts = clusters
@@ -445,7 +445,7 @@ def _lightest(clusters: MovableClusters, least: float) -> float:
     return found if found < np.inf else least
 
 
-@compile_loop
+@compile_part
 def _light(weights: Float64Array) -> tuple[float, float]:
     """Return the mass below which a cluster is light, and the weight of the heaviest row."""
     total, heaviest = 0.0, 0.0
@@ -455,7 +455,7 @@ def _light(weights: Float64Array) -> tuple[float, float]:
     return LIGHT * total / len(weights), heaviest
 
 
-@compile_loop
+@compile_part
 def light_share(mass: float, others: Others) -> float:
     """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
     lightest, heaviest = others
@@ -465,7 +465,7 @@ def light_share(mass: float, others: Others) -> float:
     return share * (1.0 - SHARE_ROUNDING)
 
 
-@compile_loop
+@compile_part
 def _move(
     row: Float64Array,
     weight: float,
@@ -484,14 +484,14 @@ def _move(
         put_in(row, weight, target, vanishing, clusters)
 
 
-@compile_loop
+@compile_part
 def _less(distance: float, other: float) -> float:
     """Return at least by how much a distance is above another one; 0 if it may not be."""
     larger = distance * (1.0 - DISTANCE_ROUNDING)
     return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
 
 
-@compile_loop
+@compile_part
 def _measure_gains(
     rows: Float64Array,
     weights: Float64Array,
@@ -527,7 +527,7 @@ def _measure_gains(
         )
 
 
-@compile_loop
+@compile_part
 def _list_doubtful(
     weights: Float64Array,
     labels: Int64Array,
@@ -635,7 +635,7 @@ def exchange_rows_compiled(
     return passes
 
 
-@compile_loop
+@compile_part
 def means_compiled(
     rows: Float64Array,
     weights: Float64Array,
@@ -693,7 +693,7 @@ def merge_compiled(
     return targets
 
 
-@compile_loop
+@compile_part
 def bound_costs(
     weights: Float64Array,
     seconds: Float64Array,

@@ -12,7 +12,7 @@ import numpy as np
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
 from dask_dpmeans.kernels.definition_compiled import squared_distances_compiled
 from dask_dpmeans.kernels.moments import MomentParts, add_rows_compiled, greatest_compiled
-from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop
+from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop, compile_part
 
 NARROW = 4
 """Most columns of narrow rows."""
@@ -30,13 +30,13 @@ ScanParts = tuple[Rows, Rows, Rows, Float64Array]
 """Shift, matrix, constants and bounds of the gaps of a `Ranking`."""
 
 
-@compile_loop
+@compile_part
 def _is_doubtful(gap: float, squared: float, bounds: Float64Array) -> bool:
     """Return whether another center may be nearer, given the gap of the two largest scores."""
     return not (gap > bounds[0] + bounds[1] * squared and squared < bounds[2])
 
 
-@compile_loop
+@compile_part
 def _is_hopeless(doubtful: np.int64, rows: int) -> bool:
     """Return whether too many of the rows so far are in doubt."""
     return bool(doubtful > FEW_DOUBTFUL + MOST_DOUBTFUL * rows)
@@ -79,7 +79,7 @@ def _keep(
     return (value if value > best else best), other, (number if value > best else place)
 
 
-@compile_loop
+@compile_part
 def _fill_narrow(rows: Rows, shift: Rows, doubles: Float64Array, columns: Rows) -> None:
     """Fill in rows, (m, d) with d <= 4: `doubles`, (tile, 4), and shifted `columns`, (4, tile)."""
     m, d = rows.shape
@@ -100,7 +100,7 @@ def _fill_narrow(rows: Rows, shift: Rows, doubles: Float64Array, columns: Rows) 
             columns[j, i] = rows[i, j] - shift[j]
 
 
-@compile_loop
+@compile_part
 def _nearest(row: Float64Array, points: Float64Array) -> tuple[int, float]:
     """Return the nearest of the points, (k, 4), and the squared distance of the row, (4,)."""
     label, least = 0, np.inf
@@ -113,7 +113,7 @@ def _nearest(row: Float64Array, points: Float64Array) -> tuple[int, float]:
     return label, least
 
 
-@compile_loop
+@compile_part
 def _add_narrow(
     doubles: Float64Array,
     weights: Float64Array,
@@ -186,7 +186,7 @@ def scan_narrow_compiled(
     return True
 
 
-@compile_loop
+@compile_part
 def _rank_wide(scores: Rows, constants: Rows, ranked: Ranked) -> None:
     """Fill in the two largest of scores, (k, m), plus constants, (k,), and the number of the first."""
     (k, m), one, two, three = scores.shape, np.int32(1), np.int32(2), np.int32(3)
@@ -208,7 +208,7 @@ def _rank_wide(scores: Rows, constants: Rows, ranked: Ranked) -> None:
             best[i], other[i], place[i] = _keep(p[i] + a, number, best[i], other[i], place[i])
 
 
-@compile_loop
+@compile_part
 def _decide(
     rows: Rows,
     centers: Float64Array,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import CALL, compile_loop, compiled_or_plain
+from dask_dpmeans.kernels.numba_support import CALL, compile_loop, compile_part, compiled_or_plain
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
@@ -95,7 +95,7 @@ def merge_costs(
     return costs
 
 
-@compile_loop
+@compile_part
 def _merge_cost_compiled(a: int, b: int, centers: Float64Array, weights: Float64Array) -> float:
     """Compiled twin of `merge_costs`, for one pair."""
     squared = 0.0
@@ -106,7 +106,7 @@ def _merge_cost_compiled(a: int, b: int, centers: Float64Array, weights: Float64
     return cost
 
 
-@compile_loop
+@compile_part
 def _cheapest_after_compiled(
     a: int,
     centers: Float64Array,

@@ -11,6 +11,7 @@ from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.center_path import VANISHING, Clusters, CompiledClusters, center_path
+from dask_dpmeans.kernels.halves import halve
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
 
@@ -73,11 +74,13 @@ def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, turns)
     assert all(below < above for above, below in pairwise(path.inertias.tolist()))
 
 
-@given(rows_and_centers())
-def test_restored_rows_go_to_their_nearest_centers_and_ties_to_the_lowest_number(drawn):
+KINDS_OF_CLUSTERS = (Clusters, CompiledClusters) if numba_support.AVAILABLE else (Clusters,)
+
+
+@given(rows_and_centers(), st.sampled_from(KINDS_OF_CLUSTERS))
+def test_restored_rows_go_to_their_nearest_centers_and_ties_to_the_lowest_number(drawn, kind):
     """Bounds may skip no center that wins or ties; rows start from the lists of other centers."""
     rows, centers = (np.ascontiguousarray(values, np.float64) for values in drawn)
-    kind = CompiledClusters if numba_support.AVAILABLE else Clusters
     clusters = kind(rows, np.ones(len(rows)), len(centers), False)
     clusters.start()
     for some in (centers[: len(centers) // 2 + 1], centers, centers[::-1]):
@@ -113,15 +116,16 @@ def test_extreme_rows(rows, spherical, inertias):
     assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
 
 
-@given(problems(), st.integers(0, 4), st.booleans(), st.sampled_from([1, 50, 2**24]))
-def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, most_distances):
+@given(problems(), st.integers(0, 4), st.booleans(), st.sampled_from([1, 50, 2**20]))
+def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once):
     rows, weights, most, spherical = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)
         first = center_path(rows, weights, most, spherical, turns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
-        patch.setattr("dask_dpmeans.kernels.center_path.MOST_DISTANCES", most_distances)
+        patch.setattr("dask_dpmeans.kernels.center_path.DISTANCES_AT_ONCE", at_once)
+        patch.setattr("dask_dpmeans.kernels.halves.HALVED_AT_ONCE", at_once)
         second = center_path(rows, weights, most, spherical, turns)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
@@ -144,6 +148,43 @@ def test_so_do_they_on_more_rows(n, d, spherical):
         second = center_path(rows, weights, 40, spherical)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
+
+
+@given(problems(), seeds)
+def test_clusters_that_are_halved_together_are_halved_as_each_alone(problem, seed):
+    """Clusters of fewer rows are filled up with rows of no weight."""
+    rows, weights, _, spherical = problem
+    rng = np.random.default_rng(seed)
+    clusters = [rng.permutation(len(rows))[: rng.integers(1, len(rows) + 1)] for _ in range(4)]
+    m = max(len(members) for members in clusters)
+    together, shares = rows[np.zeros((4, m), int)], np.zeros((4, m))
+    for values, own, members in zip(together, shares, clusters, strict=True):
+        values[: len(members)], own[: len(members)] = rows[members], weights[members]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        gains, sides = halve(together, shares, spherical)
+        for gain, side, members in zip(gains, sides, clusters, strict=True):
+            alone, part = halve(rows[np.newaxis, members], weights[np.newaxis, members], spherical)
+            assert gain.tobytes() == alone[0].tobytes()
+            assert side[: len(members)].tolist() == part[0].tolist()
+            assert not side[len(members) :].any()
+
+
+def test_without_numba_only_rows_that_may_change_are_compared_with_centers(monkeypatch):
+    """One of two distant groups is halved: rows of the other group need no distance."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(30, 2)), rng.normal(9000.0, 0.1, (40, 2))])
+    clusters = Clusters(rows, np.ones(len(rows)), 5, False)
+    clusters.start()
+    clusters.grow(1)
+    compared, choose = [], Clusters._choose
+
+    def note(self, places, among, changed):
+        compared.extend(places.tolist())
+        choose(self, places, among, changed)
+
+    monkeypatch.setattr(Clusters, "_choose", note)
+    assert clusters.grow(2)[0] == 3
+    assert set(compared) == set(range(30))
 
 
 def partitions(n):

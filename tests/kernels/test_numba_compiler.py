@@ -26,11 +26,20 @@ from dask_dpmeans import (
     OnlineDPMeans,
     SplitMergeDPMeans,
 )
-from dask_dpmeans.kernels import numba_compiler, numba_support, short_search
+from dask_dpmeans.kernels import (
+    center_path,
+    center_path_compiled,
+    halves_compiled,
+    numba_compiler,
+    numba_support,
+    short_search,
+)
+from dask_dpmeans.kernels.center_path import CompiledClusters
 from dask_dpmeans.kernels.crossover_compiled import cross_compiled
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
-from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, pays, seconds_of
+from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, CompiledPart, pays, seconds_of
+from dask_dpmeans.kernels.past_work import UNIT, PastWork
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange_compiled import settle_compiled
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
@@ -157,6 +166,53 @@ def test_a_loop_is_called_at_once_if_so_much_work_is_ahead_which_counts_once(wor
             assert pay == (max(done, ahead) >= 4 * CALL)
 
 
+@pytest.mark.parametrize(("before", "calls"), [(0, 4), (1, 3), (2, 2), (3, 1)])
+def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, before, calls):
+    """Compiling takes as long as four calls; past ones count for three of the present ones each."""
+
+    def double(values):
+        return 2.0 * values
+
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+    monkeypatch.setattr(numba_support, "PastWork", PastWork)
+    monkeypatch.setattr(numba_support, "LEAST_WORK", 3.9 * UNIT / seconds_of(CompiledLoop(double)))
+
+    def process(values):
+        return pays(CompiledLoop(double), (values,), UNIT - CALL)
+
+    assert not any(process(np.ones(3)) for _ in range(before))
+    assert len(list(tmp_path.rglob("*.work"))) == (before > 0)
+    loop, other = CompiledLoop(double), CompiledLoop(double)
+    waited = [pays(loop, (np.ones(3),), UNIT - CALL) for _ in range(4)]
+    assert waited.index(True) + 1 == calls
+    assert [pays(other, (np.ones((3, 3)),), UNIT - CALL) for _ in range(4)].index(True) == 3
+
+
+def test_the_path_waits_for_the_time_to_compile_all_of_its_loops(monkeypatch):
+    told = []
+    monkeypatch.setattr(center_path, "pays", lambda loop, *_, others: told.append((loop, *others)))
+    CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0)
+    parts = set().union(*(loop.parts for loop in told[0]))
+    modules = (vars(center_path_compiled), vars(halves_compiled))
+    loops = [each for names in modules for each in names.values() if isinstance(each, CompiledLoop)]
+    assert parts == {loop.function for loop in loops}
+
+
+def test_numba_keeps_no_file_of_parts(run, tmp_path):
+    run("""
+import numpy as np
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.center_path import center_path
+numba_support.LEAST_WORK = 0
+center_path(np.arange(20.0).reshape(10, 2) ** 2, np.ones(10), 4, False, 1)
+""")
+    kept = {file.name.split(".")[1].split("-")[0] for file in tmp_path.rglob("*.nbc")}
+    assert kept >= {"refine", "halve"}
+    names = vars(center_path_compiled) | vars(halves_compiled)
+    assert not [name for name in kept if isinstance(names.get(name), CompiledPart)]
+
+
 @CompiledLoop
 def half(x):
     return x / 2
@@ -193,7 +249,7 @@ def test_a_loop_waits_for_the_time_to_compile_those_that_are_called_with_it():
 def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, penalty, compiled):
     """The first search has fewer cells; of more clusters than short searches take, it is the end."""
     loops, searched = (settle_compiled, cross_compiled), []
-    for loop, name in product(loops, ("ready", "work", "asked")):
+    for loop, name in product(loops, ("ready", "work", "past")):
         monkeypatch.setattr(loop, name, type(getattr(loop, name))())
     monkeypatch.setattr(numba_support, "LEAST_WORK", 2**30)
     monkeypatch.setattr(numba_compiler, "load_compiled", lambda *_: False)
@@ -318,7 +374,7 @@ def test_loops_that_are_compiled_in_the_middle_of_a_fit_change_no_bit(seed, thre
             if type(loop) is CompiledLoop:
                 loop.ready.clear()
                 loop.work.clear()
-                loop.asked.clear()
+                loop.past.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(numba_support, "LEAST_WORK", least)
             patch.setattr(numba_compiler, "load_compiled", lambda *_: False)

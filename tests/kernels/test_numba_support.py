@@ -1,11 +1,16 @@
+import ast
 import subprocess
 import sys
+from itertools import compress
+from operator import not_
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import TAME, spread, tables, trace, weights_of
 
+import dask_dpmeans
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.sources import as_source
 
@@ -33,3 +38,40 @@ nearest(np.eye(5), Centers(np.eye(5)))
 assert {pool["filepath"] for pool in threadpool_info() if pool["user_api"] == "blas"} == before
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def called_by(body, names):
+    """The functions among the names that statements, or what is in them, name."""
+    found = {each.id for part in body for each in ast.walk(part) if isinstance(each, ast.Name)}
+    return found & names
+
+
+def test_parts_are_called_by_compiled_loops_of_their_file_alone():
+    """Numba makes no way into them from Python."""
+    files = sorted(Path(dask_dpmeans.__file__).parent.rglob("*.py"))
+    every, imports = dict[str, set[str]](), set[tuple[str, str]]()
+    for file in files:
+        body = ast.parse(file.read_text()).body
+        marks = [
+            {ast.unparse(mark) for mark in getattr(each, "decorator_list", ())} for each in body
+        ]
+        parts = {
+            each.name for each, mark in zip(body, marks, strict=True) if "compile_part" in mark
+        }
+        loops = [
+            bool(mark & {"compile_part", "compile_loop", "compile_any_order"}) for mark in marks
+        ]
+        assert called_by(compress(body, loops), parts) == parts, file
+        assert not called_by(compress(body, map(not_, loops)), parts), file
+        every[file.stem] = every.get(file.stem, set()) | parts
+        for each in body:
+            if isinstance(each, ast.ImportFrom):
+                module = (each.module or "").split(".")[-1]
+                imports |= {(module, alias.name) for alias in each.names}
+    assert any(every.values())
+    assert not [(module, name) for module, name in imports if name in every.get(module, ())]
+
+
+def test_a_part_that_python_calls_is_plain_python(monkeypatch):
+    monkeypatch.setattr(numba_support, "compiler", None)
+    assert numba_support.compile_part(lambda a, b: a + b)(2, 3) == 5

@@ -595,6 +595,7 @@ def test_a_stopped_fit_exits_3_and_goes_on(
     assert stopped.returncode == 3, stopped.stderr
     assert "--resume goes on" in stopped.stderr
     assert 3 <= stopped.stderr.count("step ") < 10
+    assert "--resume goes on with it" in CliRunner().invoke(main, ["show", "run.zarr"]).output
     succeed(*command, "--resume")
     succeed(*[part.replace("run.zarr", "whole.zarr") for part in command])
     broken, whole = load("run.zarr"), load("whole.zarr")

@@ -30,6 +30,8 @@ from dask_dpmeans.registry import METHODS
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk or a quota that is full, and of a file that may not grow."""
 
+AGAIN = {"force", "resume"}
+"""Options of the command that made an output, which errors about it name in each command."""
 ANEW = "the same command begins anew, with --force if its output was begun"
 """How a command that was stopped, and keeps no state, goes on."""
 
@@ -108,7 +110,7 @@ class Commands(click.Group):
             except BrokenPipeError:  # the reader of the output has closed it
                 raise
             except (CorruptStoreError, LockLostError) as error:
-                raise click.ClickException(str(error)) from error
+                raise click.ClickException(in_options(str(error), AGAIN)) from error
             except Exception as error:
                 if not of_store(error):
                     raise
@@ -120,7 +122,7 @@ class Commands(click.Group):
         """Return the names of the options of the command that was called."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         params = () if command is None else command.params
-        return {str(each.name) for each in params if isinstance(each, click.Option)}
+        return AGAIN | {str(each.name) for each in params if isinstance(each, click.Option)}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,7 +6,7 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they 
 one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
 penalty as a price of a cluster.
 
-1. Moves (`moves`) and means go on until nothing moves.
+1. Moves (`moves`) and means go on until nothing moves, means with momentum (`momentum`).
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
@@ -14,7 +14,7 @@ penalty as a price of a cluster.
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
-   population, of cells of rows (`starts`).
+   population, of cells of rows (`starts`).  With the best effort, these are several.
 4. If the search began on all rows, it goes on from the end of births alone if that is lower.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.

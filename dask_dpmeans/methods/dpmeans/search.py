@@ -6,7 +6,7 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they 
 one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
 penalty as a price of a cluster.
 
-1. Moves (`moves`) and means go on until nothing moves.
+1. Moves (`moves`) and means go on until nothing moves, means with momentum (`momentum`).
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
@@ -14,7 +14,7 @@ penalty as a price of a cluster.
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
-   population, of cells of rows (`starts`).
+   population, of cells of rows (`starts`).  With the best effort, these are several.
 4. If the search began on all rows, it goes on from the end of births alone if that is lower.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.
@@ -43,6 +43,7 @@ from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER
+from dask_dpmeans.methods.dpmeans.momentum import beyond, has_momentum, no_centers
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
@@ -239,6 +240,7 @@ class Method(Parameters):
                 next_centers=after.next_centers,
                 next_children=after.next_children,
                 next_candidates=after.next_candidates,
+                earlier=no_centers(after.next_centers),
                 planned=after.planned,
                 promised=after.promised,
                 settled=stalled and not after.planned.any() and after.objective < math.inf,
@@ -284,13 +286,19 @@ class Method(Parameters):
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """Return the state of a pass against the next centers, and the savings of splits."""
-        found = self._probe(source, state.next_places)
+        places, passes = state.next_places, 1
+        found = self._probe(source, beyond(places, state.earlier))
+        if len(state.earlier) and not found.objective < state.objective:
+            found, passes = self._probe(source, places), 2
         moves = MoveCounts(*state.planned.tolist())
-        after = self._commit(state, found, moves, state.promised).after_passes(source, 1)
+        after = self._commit(state, found, moves, state.promised).after_passes(source, passes)
         finer = FINER
         if state.finest and state.share == len(SHARES):
             finer = FINEST
         small = state.objective - after.objective < self.tol / finer * after.objective
+        lower = after.objective < state.objective
+        if lower and has_momentum(self.divergence) and not (state.planned + after.planned).any():
+            after = replace(after, earlier=state.next_centers)
         return replace(after, settled=after.settled and small), float(found.savings.sum())
 
     def _commit(
@@ -319,6 +327,7 @@ class Method(Parameters):
             children=found.children[weighty],
             next_centers=places.centers,
             next_children=places.children,
+            earlier=no_centers(places.centers),
             next_candidates=places.candidates or state.next_candidates,
             outlier_weight=found.outlier_weight,
             outlier_cost=found.outlier_cost,
@@ -401,21 +410,32 @@ class Method(Parameters):
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
         """Return centers and children after some passes of means alone."""
+        earlier = None
         for _ in range(FREE_PASSES):
             found = self._probe(source, places)
-            places = apply_moves(found, no_moves(found), random)
+            places = beyond(apply_moves(found, no_moves(found), random), earlier)
+            if has_momentum(self.divergence):
+                earlier = found.means
         return places
 
     def settle(
         self, source: Source, places: Placement, goal: float, random: np.random.Generator
     ) -> tuple[Findings, int]:
         """Go on with moves and means while they gain; return the lowest findings and the passes."""
-        best = self._probe(source, places)
+        best, earlier = self._probe(source, places), None
         for passes in range(2, MOST_PASSES + 1):
             moves = profitable_moves(best)
-            found = self._probe(source, apply_moves(best, moves, random))
+            places = apply_moves(best, moves, random)
+            if moves.any:
+                earlier = None
+            found = self._probe(source, beyond(places, earlier))
             gained = best.objective - found.objective
+            if earlier is not None and not gained > 0:
+                earlier = None
+                continue
             if gained > 0:
+                if has_momentum(self.divergence) and not moves.any:
+                    earlier = best.means
                 best = found
             hopeless = best.objective - HOPE * gained > goal
             little = not moves.any and gained < self.tol / FINER * found.objective

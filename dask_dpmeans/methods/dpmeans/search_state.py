@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.outliers import Candidates
@@ -38,6 +40,8 @@ class State(PlannedState, OpeningState):
     """(k', d), of the next pass, if the search has not settled."""
     next_children: Float64Array
     """(k', 2, d)."""
+    earlier: Float64Array = field(default_factory=lambda: np.empty((0, 0)))
+    """(k', d), what the next centers were one pass before, if only means have moved since; else none."""
     next_candidates: Candidates = field(default_factory=lambda: Candidates.none(0))
     """Centers of the next pass for outliers alone."""
     outlier_penalty: float = math.inf

@@ -1,0 +1,36 @@
+"""Momentum: centers go beyond the means, as far as those have come.
+
+Means of one pass after the other move in much the same direction, ever more slowly.  A pass at
+``m + MOMENTUM * (m - m')``, with the means m' of the pass before, saves some of those that follow.
+Once no row changes its cluster, m = m', and the means stay exact.  Such a pass may raise the
+objective: it is then taken again at the means.
+"""
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.methods.dpmeans.moves import Placement
+
+MOMENTUM = 0.9
+"""How far beyond the means, as a share of their last step.
+
+Of 70,000 rows in 64 clusters, 16 searches took 0.7 of the time of those without, at the same J on
+average, within .02 %; with 0.75 they took 0.73 of it."""
+
+
+def has_momentum(divergence: Divergence) -> bool:
+    """Return whether centers may be anywhere, so that they may go beyond the means."""
+    return divergence.general is None and not divergence.spherical
+
+
+def beyond(places: Placement, earlier: Float64Array | None) -> Placement:
+    """Return places beyond means, (k, d), and those of the pass before, (k, d); the same without these."""
+    if earlier is None or earlier.shape != places.centers.shape:
+        return places
+    return places._replace(centers=places.centers + MOMENTUM * (places.centers - earlier))
+
+
+def no_centers(centers: Float64Array) -> Float64Array:
+    """Return (0, d), for centers, (k, d), that have no step behind them."""
+    return np.empty((0, centers.shape[1]))

@@ -55,10 +55,11 @@ def named_inputs(
         several = _columns_of_lists(arrays.data, storage_options) & {*own}
         if several:
             raise InputError(
-                f"the columns {shown_names(sorted(several))} hold lists, so that numbers of columns "
-                f"beside {shown_names(list(taken.values()))} are in doubt: give columns by name"
+                f"the columns {shown_names(sorted(several, key=str))} hold lists, so that numbers of "
+                f"columns beside {shown_names(list(taken.values()))} are in doubt: give columns by name"
             )
         chosen = [own[number] for number in checked_columns(columns, len(own))]
+    _check_different(chosen or ())
     left = [each for each in chosen or labels if each not in taken.values()]
     if not left:
         raise InputError(
@@ -93,6 +94,13 @@ def joined_names(names: Sequence[str]) -> str:
     written = StringIO()
     csv.writer(written, lineterminator="").writerow(names)
     return written.getvalue()
+
+
+def _check_different(names: Sequence[Any]) -> None:
+    """Refuse a column that is chosen more than once."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InputError(f"columns has {name!r} more than once: name each column once")
 
 
 def _names_in(columns: Sequence[Any] | None) -> list[str] | None:

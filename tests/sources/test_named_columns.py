@@ -122,7 +122,7 @@ def test_numbers_are_refused_where_a_column_of_lists_is_several_columns(
 def test_a_column_that_is_chosen_twice_is_named(columns: list[str | int]) -> None:
     frame = pd.DataFrame({"id": range(6), "age": range(6), "w": range(1, 7)})
     with pytest.raises(
-        InputError, match="^columns has 'age' more than once: name each column once$"
+        InputError, match=r"^columns has 'age' more than once: name each column once$"
     ):
         fit(frame, "run", DPMeans(9.0), columns=columns, sample_weight="w")
 

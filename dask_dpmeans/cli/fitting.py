@@ -327,18 +327,14 @@ def fit_from_options(
     check_resume_or_force(resume, force)
     out = storage.Location.at(run, stored)
     job = {"run": out, "method": method, "resume": resume, "force": force}
-    job |= {
-        "sample_weight": weights,
-        "columns": columns,
-        "scale": None if scale == "none" else scale,
-    }
+    divisors = None if scale == "none" else scale
+    job |= {"sample_weight": weights, "columns": columns, "scale": divisors}
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
     feature_map = method._feature_map()
     if feature_map is not None:
         feature_map.check_weights(weights)
-    storage.RunStore.at(out).check_target(
-        "run", [data, groups, weights], force=force or dry, resume=resume
-    )
+    given, store = [data, groups, weights], storage.RunStore.at(out)
+    store.check_target("run", given, force=force or dry, resume=resume)
     reading = data, fill_missing, sparse, method._accepts(), columns
     if dry:
         if live is not None:

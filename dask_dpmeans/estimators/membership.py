@@ -68,10 +68,8 @@ class MembershipMixin(NearestCenterMixin):
     def _probabilities(self, rows: Any, mixture: Mixture, top: int) -> Any:
         """Return the probabilities of the `top` most probable clusters of each row, CSR."""
         if sources.is_lazy(rows):
-            shares, meta = (
-                SparseMemberships(Memberships(mixture, top)),
-                csr_array((0, 0), dtype="f4"),
-            )
+            shares = SparseMemberships(Memberships(mixture, top))
+            meta = csr_array((0, 0), dtype=np.float32)
             return self._map_lazily(rows, shares, np.float32, mixture.n_clusters, meta=meta)
         kernel = PackedMemberships(Memberships(mixture, top))
         answer = SparseRows.empty(rows.shape[0], top)

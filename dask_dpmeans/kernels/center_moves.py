@@ -158,7 +158,7 @@ def _squared(row: Rows, center: Float64Array) -> float:
     return total
 
 
-@compile_loop
+@compile_part
 def _rounded_down(value: float, least_bound: float) -> np.float32:
     """As `hamerly_bounds.rounded_down`."""
     single = np.float32(min(value, MOST_SINGLE)) * np.float32(1 - 2.0**-22)

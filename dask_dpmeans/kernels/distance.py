@@ -269,7 +269,7 @@ class Query(NamedTuple):
 
 
 def _rank(query: Query) -> IndexArray:
-    """Return the `count` nearest centers of each row, (count, n)."""
+    """Return the nearest centers of each row, (wanted, n)."""
     rows, centers, scratch, count, squared, _ = query
     if issparse(rows):
         return nearest_csr(rows, centers.definition, centers.columns, count, squared)
@@ -365,7 +365,7 @@ def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[
 
 
 def _rank_tiles(ranking: Ranking, query: Query) -> tuple[IndexArray, IndexArray]:
-    """Return the `count` nearest centers of each row, (count, n), and the rows left in doubt."""
+    """Return the nearest centers of each row, (wanted, n), and the rows left in doubt."""
     rows, centers, scratch, count, squared, _ = query
     found = np.empty((count, len(rows)), np.intp)
     doubtful = [np.empty(0, np.intp)]

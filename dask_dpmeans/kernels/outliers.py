@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows, dense
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
+from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 from dask_dpmeans.kernels.random_streams import GOLDEN, mix, mix_array
 
 DRAWN_OUTLIERS = 32
@@ -140,7 +140,7 @@ def _statistics_compiled(
     return OutlierStatistics(total, departures, moments, taken)
 
 
-@compile_loop
+@compile_part
 def _keep_least(
     keys: Float64Array, numbers: Int64Array, drawn: int, key: float, number: int
 ) -> int:

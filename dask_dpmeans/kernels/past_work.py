@@ -39,12 +39,12 @@ class PastWork:
 
     def keep(self, work: int) -> None:
         """Add what is new of the numbers that this process has handled, if the file can be written."""
-        new = work // UNIT - self.added
-        if self.file is None or new <= 0:
+        new, file = work // UNIT - self.added, self.file  # which another thread may give up
+        if file is None or new <= 0:
             return
         self.added += new
         try:
-            with self.file.open("ab") as opened:
+            with file.open("ab") as opened:
                 opened.write(bytes(new))
-        except OSError:  # a folder that others filled
+        except OSError:  # a full disk, or a folder that is gone
             self.file = None

@@ -272,7 +272,7 @@ def _merge_best(
     return k - (one < k)
 
 
-@compile_loop
+@compile_part
 def _grow_half(
     cluster: Cluster, seed: int, order: Int64Array, best: Float64Array, leads: Int64Array, s: int
 ) -> None:

@@ -53,12 +53,9 @@ def named_inputs(
     if chosen is None and columns is not None:
         own = _own_names(arrays.data, labels)
         several = _columns_of_lists(arrays.data, storage_options) & {*own}
-        if several:
-            raise InputError(
-                f"the columns {shown_names(sorted(several))} hold lists, so that numbers of columns "
-                f"beside {shown_names(list(taken.values()))} are in doubt: give columns by name"
-            )
+        _refuse_lists(several, list(taken.values()))
         chosen = [own[number] for number in checked_columns(columns, len(own))]
+    _check_different(chosen or ())
     left = [each for each in chosen or labels if each not in taken.values()]
     if not left:
         raise InputError(
@@ -93,6 +90,22 @@ def joined_names(names: Sequence[str]) -> str:
     written = StringIO()
     csv.writer(written, lineterminator="").writerow(names)
     return written.getvalue()
+
+
+def _refuse_lists(lists: set[Any], beside: list[str]) -> None:
+    """Refuse numbers of columns of a table with lists, each of which is several columns."""
+    if lists:
+        raise InputError(
+            f"the columns {shown_names(sorted(lists, key=str))} hold lists, so that numbers of columns "
+            f"beside {shown_names(beside)} are in doubt: give columns by name"
+        )
+
+
+def _check_different(names: Sequence[Any]) -> None:
+    """Refuse a column that is chosen more than once."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InputError(f"columns has {name!r} more than once: name each column once")
 
 
 def _names_in(columns: Sequence[Any] | None) -> list[str] | None:

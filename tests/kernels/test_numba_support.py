@@ -75,3 +75,34 @@ def test_parts_are_called_by_compiled_loops_of_their_file_alone():
 def test_a_part_that_python_calls_is_plain_python(monkeypatch):
     monkeypatch.setattr(numba_support, "compiler", None)
     assert numba_support.compile_part(lambda a, b: a + b)(2, 3) == 5
+
+
+FIXED = {
+    "GOLDEN mix",  # SplitMix64
+    "linear_costs_compiled squared_distances_compiled",  # by definition
+    "VANISHING pair_cost",
+    "add_rows_compiled greatest_compiled",  # in row order
+}
+"""What loops take from other files."""
+
+
+def test_loops_take_from_other_files_only_what_is_fixed():
+    """Numba keeps a loop until its own file changes."""
+    marks, found = {"compile_part", "compile_loop", "compile_any_order"}, set()
+    for file in (Path(dask_dpmeans.__file__).parent / "kernels").glob("*.py"):
+        body = ast.parse(file.read_text()).body
+        imports = [each for each in body if isinstance(each, ast.ImportFrom)]
+        names = {
+            name.asname or name.name
+            for each in imports
+            if str(each.module).startswith("dask_dpmeans.")
+            for name in each.names
+        }
+        for loop in body:
+            if {ast.unparse(mark) for mark in getattr(loop, "decorator_list", ())} & marks:
+                used = [node for each in loop.body for node in ast.walk(each)]
+                used = [node for node in used if isinstance(node, ast.Name)]
+                own = {node.id for node in used if isinstance(node.ctx, ast.Store)}
+                own |= {each.arg for each in loop.args.args}
+                found |= {node.id for node in used} & names - own
+    assert found == {*" ".join(FIXED).split()}

@@ -48,3 +48,22 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     assert PastWork(tmp_path / "gone" / "loop.work").before == 0
     (tmp_path / "loop.work").mkdir(mode=stat.S_IRWXU)
     PastWork(tmp_path / "loop.work").keep(5 * UNIT)
+
+
+class GivenUp(PastWork):
+    """Another thread gives the file up as soon as this one has seen it."""
+
+    @property
+    def file(self):
+        seen, self.place = self.place, None
+        return seen
+
+    @file.setter
+    def file(self, place):
+        self.place = place
+
+
+def test_a_file_that_another_thread_gives_up_is_no_error(tmp_path):
+    GivenUp(tmp_path / "gone" / "loop.work").keep(5 * UNIT)
+    GivenUp(tmp_path / "loop.work").keep(5 * UNIT)
+    assert PastWork(tmp_path / "loop.work").before == 5 * UNIT

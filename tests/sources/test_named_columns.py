@@ -118,6 +118,15 @@ def test_numbers_are_refused_where_a_column_of_lists_is_several_columns(
         assert list(model.feature_names_in_) == ["age"]
 
 
+@pytest.mark.parametrize("columns", [["age", "id", "age"], [1, 0, 1]])
+def test_a_column_that_is_chosen_twice_is_named(columns: list[str | int]) -> None:
+    frame = pd.DataFrame({"id": range(6), "age": range(6), "w": range(1, 7)})
+    with pytest.raises(
+        InputError, match=r"^columns has 'age' more than once: name each column once$"
+    ):
+        fit(frame, "run", DPMeans(9.0), columns=columns, sample_weight="w")
+
+
 def test_names_of_columns_of_rows_without_names_are_refused() -> None:
     with pytest.raises(InputError, match="columns are named, 'age', but data has no names"):
         fit(ROWS, "run", DPMeans(9.0), columns=["age"])

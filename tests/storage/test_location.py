@@ -25,7 +25,7 @@ from s3fs import S3FileSystem
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
-from dask_dpmeans.cli import library, main
+from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import LockLostError, reason_of
@@ -825,8 +825,8 @@ def test_every_path_of_a_command_may_begin_at_home(
     elsewhere.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(elsewhere)
-    few = partial(Synthetic, "blobs", 200, 16, 100)  # for the demo
-    monkeypatch.setattr(library, "Synthetic", lambda *_, **options: few(options.get("seed", 0)))
+    few = Synthetic("blobs", 200, 16, 100, seed=0)  # also for the demo
+    monkeypatch.setattr("dask_dpmeans.api.synthetic.Synthetic", lambda *_, **__: few)
     np.savetxt(home / "rows.csv", np.eye(3), delimiter=",", header="a,b,c", comments="")
     np.save(home / "weights.npy", np.ones(200))
     for words in (

@@ -202,10 +202,8 @@ def sharing(
     """
     found = data.sharing(model, **most)
     lines, columns = found.shares.shape
-    width, height = (
-        canvas.within(2.8 + 0.16 * columns, 5, MOST_WIDTH),
-        canvas.within(1.4 + 0.18 * lines, 3, 8),
-    )
+    width = canvas.within(2.8 + 0.16 * columns, 5, MOST_WIDTH)
+    height = canvas.within(1.4 + 0.18 * lines, 3, 8)
     figure = canvas.new_figure(figure, ax, width, height)
     axes = figure.subplots()
     colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": 1}

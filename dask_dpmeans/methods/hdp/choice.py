@@ -91,9 +91,8 @@ class Uses:
         heavy = block.row_weights() > 0
         rows, groups = self.flat.flat(block.doubles()[heavy]), block.groups[heavy]
         known, rows, found = ~np.isnan(rows), np.nan_to_num(rows), []
-        for (
-            each
-        ) in self.centers:  # squared distances in known columns, but for the norms of the rows
+        # squared distances in the columns where rows have values, but for the norms of the rows
+        for each in self.centers:
             ranks = known @ np.square(each.values).T - 2 * (rows @ each.values.T)
             found.append(np.unique(groups * len(each) + ranks.argmin(axis=1)))
         return found

@@ -11,9 +11,10 @@ ahead.  A loop that Numba finds in its cache is used at once, or if Numba is sti
 Where a variable starts at a literal number, Numba compiles what takes it for the literal, too: a
 variable that a loop passes on starts at `np.int64(0)`.
 
-Numba keeps compiled code until the file of the loop changes.  So what a loop calls or takes from
-outside is in its own file, or an argument, or what it returns never changes: SplitMix64, distances
-and costs by definition, sums in row order.
+Numba keeps compiled code until the text of the loop's file changes.  So what a loop calls or takes
+from outside is in its own file, or an argument, or what it returns never changes: SplitMix64,
+distances and costs by definition, sums in row order.  Whoever mends one of these also changes the
+text of the files that call it.
 
 The environment variable ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
 """

@@ -83,7 +83,7 @@ FIXED = {
     "VANISHING pair_cost",
     "add_rows_compiled greatest_compiled",  # in row order
 }
-"""What loops take from other files."""
+"""What loops take from other files: code that Numba has kept goes on with what these were."""
 
 
 def test_loops_take_from_other_files_only_what_is_fixed():

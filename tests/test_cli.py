@@ -1,6 +1,8 @@
 """The command line: options, what it prints, exit codes."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
+from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
@@ -592,12 +595,30 @@ def test_a_stopped_fit_exits_3_and_goes_on(
     assert stopped.returncode == 3, stopped.stderr
     assert "--resume goes on" in stopped.stderr
     assert 3 <= stopped.stderr.count("step ") < 10
+    assert "--resume goes on with it" in CliRunner().invoke(main, ["show", "run.zarr"]).output
     succeed(*command, "--resume")
     succeed(*[part.replace("run.zarr", "whole.zarr") for part in command])
     broken, whole = load("run.zarr"), load("whole.zarr")
     np.testing.assert_array_equal(broken.cluster_centers_, whole.cluster_centers_)
     np.testing.assert_array_equal(broken.labels_.compute(), whole.labels_.compute())
     assert broken.n_passes_ == whole.n_passes_
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_full_disk_exits_3_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    succeed("synth", "uniform", "data.zarr", "--rows", 50, "--features", 2)
+    succeed("fit", "data.zarr/rows", "run.zarr", "--penalty", "4")
+
+    def full(self: object, content: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Location, "write", full)
+    answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
+    assert answer.exit_code == 3
+    assert f"Error: {os.strerror(number)}: make room; the same command begins anew" in answer.output
 
 
 def test_the_same_commands_under_dask() -> None:

@@ -1,6 +1,7 @@
 """Dry runs: the cost of a fit, from the metadata of its input and a few rows."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
@@ -99,26 +100,23 @@ class Estimate:
     """Properties of the input that make a fit slower or less safe than it could be."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """The job of reading, clustering and scanning the first rows."""
-
-    method: Method
-    cluster: ClusterSample
-    n_rows: int
-    scale: Float64Array | str | None
-
-    def __call__(self, layout: sources.Layout) -> Sample:
-        """Return the work that was done."""
-        started = perf_counter()
-        shard = layout.first(self.n_rows)
-        read_seconds = perf_counter() - started
-        rows = layout.in_memory(shard, self.scale)
-        found = self.cluster(rows, self.method, layout.plan.n_rows)
-        reduction: Reduction[Any] = self.method.reduction(found.centers)
-        started = perf_counter()
-        rows.fold(reduction)
-        return Sample(self.n_rows, found, read_seconds, perf_counter() - started)
+def take_sample(
+    layout: sources.Layout,
+    method: Method,
+    cluster: ClusterSample,
+    n_rows: int,
+    scale: Float64Array | str | None,
+) -> Sample:
+    """Read, cluster and scan the first rows; return the work.  The scale is (d,), "std" or None."""
+    started = perf_counter()
+    shard = layout.first(n_rows)
+    read_seconds = perf_counter() - started
+    rows = layout.in_memory(shard, scale)
+    found = cluster(rows, method, layout.plan.n_rows)
+    reduction: Reduction[Any] = method.reduction(found.centers)
+    started = perf_counter()
+    rows.fold(reduction)
+    return Sample(n_rows, found, read_seconds, perf_counter() - started)
 
 
 def dry_run(
@@ -153,7 +151,8 @@ def dry_run(
         request = description.request_of(algorithm, seed, layout, scaled=scaled, weighted=weighted)
         check_resumable(store, replace(request, estimator=method.estimator))
     target = _target(store, resume=resume, force=force)
-    job = Sampling(algorithm, cluster, sample_rows(layout), columns.scale)
+    take = partial(take_sample, method=algorithm, cluster=cluster)
+    job = partial(take, n_rows=sample_rows(layout), scale=columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
     found = estimate_from(layout, sample, algorithm, store.shown, target)
     free = isinstance(executor, sources.Threads) and compute.threads is None

@@ -203,7 +203,7 @@ def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
         now = " and ".join(map(repr, penalties.values()))
         raise InputError(
             f"the run was begun with the penalty {before}, but these rows give {now}: the "
-            "input has changed, or this is another type of CPU; use --force to start anew"
+            "input has changed, or this is another type of CPU; force=True starts anew"
         )
     return _with_choice(request, chosen.choice)
 

@@ -47,7 +47,7 @@ def starting_point(
         if objective != state.objective:  # in any bit
             raise InputError(
                 f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers "
-                f"give {objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
+                f"give {objective!r}: the input has changed, or this is another type of CPU; force=True starts anew"
             )
         return Progress(state, history, converged)
     method.init(source)
@@ -72,7 +72,7 @@ def check_resumable(store: Output, request: Manifest) -> None:
     """Refuse to resume a run of other data or other parameters; limits may change."""
     if store.finished() and not (store.begun() or store.empty()):
         raise CorruptStoreError(
-            f"{store.path} is a run whose steps are missing: --force removes it and starts anew"
+            f"{store.path} is a run whose steps are missing: force=True removes it and starts anew"
         )
     if not store.begun():
         return

@@ -1,5 +1,6 @@
 """The group of all commands; errors of the library become messages and exit codes."""
 
+import errno
 import warnings
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -25,6 +26,14 @@ from dask_dpmeans.errors import (
 )
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
 from dask_dpmeans.registry import METHODS
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors of a disk or a quota that is full, and of a file that may not grow."""
+
+AGAIN = {"force", "resume"}
+"""Options of the command that made an output, which errors about it name in each command."""
+ANEW = "the same command begins anew, with --force if its output was begun"
+"""How a command that was stopped, and keeps no state, goes on."""
 
 
 class WrongUseError(click.ClickException):
@@ -93,9 +102,7 @@ class Commands(click.Group):
                 _refuse_row_option(error)
                 raise
             except KeyboardInterrupt as error:
-                raise StoppedError(
-                    "stopped: the same command begins anew, with --force if its output was begun"
-                ) from error
+                raise StoppedError(f"stopped: {ANEW}") from error
             except (InputError, TooManyClustersError, VersionsDifferError) as error:
                 raise WrongUseError(in_options(str(error), self.options_of(ctx))) from error
             except (ClusterLostError, NoWorkersError) as error:
@@ -103,17 +110,19 @@ class Commands(click.Group):
             except BrokenPipeError:  # the reader of the output has closed it
                 raise
             except (CorruptStoreError, LockLostError) as error:
-                raise click.ClickException(str(error)) from error
+                raise click.ClickException(in_options(str(error), AGAIN)) from error
             except Exception as error:
                 if not of_store(error):
                     raise
+                if isinstance(error, OSError) and error.errno in FULL:
+                    raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
                 raise click.ClickException(redact(str(error) or type(error).__name__)) from error
 
     def options_of(self, ctx: click.Context) -> set[str]:
         """Return the names of the options of the command that was called."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         params = () if command is None else command.params
-        return {str(each.name) for each in params if isinstance(each, click.Option)}
+        return AGAIN | {str(each.name) for each in params if isinstance(each, click.Option)}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -111,6 +111,8 @@ class AutoMixin(ClustersMixin):
         ]
         count = format_count(second.n_clusters, "cluster")
         figures = f"score {second.score:.2f}"
+        if choice.n_clusters > 1:  # one cluster is not chosen by its score
+            figures += f", {choice.chosen.score:.2f} for the chosen number"
         if second.stability is not None:
             figures += f", stability {second.stability:.2f}"
         return {"next best": f"{count} with {' '.join(given)}{flags} ({figures})"}

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import sources
@@ -18,7 +19,13 @@ from dask_dpmeans.estimators.given_rows import GivenRows
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.assign import Distances
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, takes_csr
-from dask_dpmeans.kernels.bregman import CATEGORICAL, MIXED, PLAIN
+from dask_dpmeans.kernels.bregman import (
+    CATEGORICAL,
+    COLUMN_DIVERGENCES,
+    MIXED,
+    PLAIN,
+    ColumnDivergence,
+)
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoded import EncodedDivergence
@@ -89,6 +96,16 @@ class DivergenceMixin(NearestCenterMixin):
     _on_csr: ClassVar[bool] = False
     """Whether the method works on encoded CSR rows."""
     cluster_averages_: Float64Array
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        divergence = self.divergence
+        if isinstance(divergence, str):
+            divergence = COLUMN_DIVERGENCES.get(divergence)
+        if isinstance(divergence, ColumnDivergence):
+            tags.input_tags.positive_only = divergence.lowest >= 0
+        return tags
 
     def _accepts(self) -> "Accepting":
         categories = accepted_categories(self.divergence)

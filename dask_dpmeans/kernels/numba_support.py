@@ -197,6 +197,13 @@ def pays(
     return loop.pays(arguments, work, ahead, others)
 
 
+def add_work(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> None:
+    """Add numbers that the twin of a loop has handled, where only its end tells how many."""
+    if AVAILABLE and isinstance(loop, CompiledLoop):
+        kinds = _kinds(arguments)
+        loop.work[kinds] = loop.work.get(kinds, 0) + work
+
+
 def compiled_or_plain(
     loop: Callable[Arguments, Returned],
     arguments: tuple[Any, ...],

@@ -67,6 +67,6 @@ def locked_checkpoint(
         store.check_target(kind, inputs, force=overwrite, resume=resume)
         if store.finished() and not force:
             raise InputError(
-                f"{store.path} holds {with_article(kind)}: --force removes it first, read_path reads it"
+                f"{store.path} holds {with_article(kind)}: force=True removes it first, read_path reads it"
             )
         yield FitCheckpoint(store, lock, resume)

@@ -1,6 +1,6 @@
 """Labels of the rows of a cube, on the grid of its samples."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,37 +19,30 @@ MAP_SAMPLES = 2**20
 """Samples in a stored chunk of a map, about."""
 
 
-@dataclass(frozen=True)
-class PlaceLabels:
-    """The job that writes some places of a map along its first dimension."""
+def place_labels(
+    cube: CubeRows, labels: "zarr.Array[Any]", label_map: "zarr.Array[Any]", places: range
+) -> Digests:
+    """Write the labels, (n,), of some places of a map, (*shape), along its first dimension.
 
-    labels: "zarr.Array[Any]"
-    """(n,), of the rows."""
-    label_map: "zarr.Array[Any]"
-    """The samples' grid."""
-    start: int
-    stop: int
-
-    def __call__(self, cube: CubeRows) -> Digests:
-        """Write whole chunks, and return their digests, (chunk, array, byte)."""
-        shape = cube.runs.shape
-        answer = np.full((self.stop - self.start, *shape[1:]), -1, np.int32)
-        flat = answer.reshape(-1)
-        offset = self.start * (flat.size // len(answer))
-        for run in cube.runs.within(self.start, self.stop):
-            start, stop = cube.runs.bounds(run)
-            first, last = int(cube.starts[run]), int(cube.starts[run + 1])
-            if first == last:
-                continue
-            part, found = flat[start - offset : stop - offset], np.asarray(self.labels[first:last])
-            if len(found) == len(part):
-                part[:] = found
-            else:  # only then is the cube read again
-                with damage_of(cube.store_path):
-                    present = cube.present(run)
-                cube.check_rows(run, int(present.sum()))
-                part[present] = found
-        return Writer((self.label_map,))(self.start, (answer,))
+    Return the digests of whole chunks, (chunk, array, byte).
+    """
+    answer = np.full((len(places), *cube.runs.shape[1:]), -1, np.int32)
+    flat = answer.reshape(-1)
+    offset = places.start * (flat.size // len(answer))
+    for run in cube.runs.within(places.start, places.stop):
+        start, stop = cube.runs.bounds(run)
+        first, last = int(cube.starts[run]), int(cube.starts[run + 1])
+        if first == last:
+            continue
+        part, found = flat[start - offset : stop - offset], np.asarray(labels[first:last])
+        if len(found) == len(part):
+            part[:] = found
+        else:  # only then is the cube read again
+            with damage_of(cube.store_path):
+                present = cube.present(run)
+            cube.check_rows(run, int(present.sum()))
+            part[present] = found
+    return Writer((label_map,))(places.start, (answer,))
 
 
 def map_height(cube: CubeRows) -> int:
@@ -66,9 +59,8 @@ def write_label_map(
 ) -> list[Digests]:
     """Write the labels, (n,), of the rows on the samples' grid, -1 where a sample is no row."""
     height, end = label_map.chunks[0], label_map.shape[0]
-    jobs = [
-        PlaceLabels(labels, label_map, start, min(start + height, end))
-        for start in range(0, end, height)
-    ]
+    parts = [range(start, min(start + height, end)) for start in range(0, end, height)]
+    write = partial(place_labels, labels=labels, label_map=label_map)
+    jobs = [partial(write, places=places) for places in parts]
     # Jobs of a cluster share one value: the counts of all runs travel once to each worker.
     return source.executor.run(jobs, cube.part(range(len(cube.runs))), "map")

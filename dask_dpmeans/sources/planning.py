@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.cube_plan import shard_floor
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
-from dask_dpmeans.sources.formats.cube import CountRows, CubeRows
+from dask_dpmeans.sources.formats.cube import CubeRows, count_rows
 from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
@@ -142,7 +143,9 @@ def _count_rows(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
         return cube
     n = len(cube.runs)
     step = -(-n // (8 * resources.threads))
-    jobs = [CountRows(range(start, min(start + step, n))) for start in range(0, n, step)]
+    jobs = [
+        partial(count_rows, runs=range(start, min(start + step, n))) for start in range(0, n, step)
+    ]
     executor = _executor(cube, client, resources, compute)
     counts = executor.run(jobs, cube.part(range(0)), "count")
     return cube.with_counts([each for some in counts for each in some])

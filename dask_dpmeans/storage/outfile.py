@@ -42,7 +42,7 @@ def checked_target(
             f"{target} exists and is not a {what} of this package, so it is never written over: give another path"
         )
     if not force:
-        raise InputError(f"{target} holds a {what}: --force writes over it")
+        raise InputError(f"{target} holds a {what}: force=True writes over it")
     return target
 
 

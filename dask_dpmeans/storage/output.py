@@ -143,9 +143,9 @@ class Output:
         if self.empty():
             return
         if not (force or resume):
-            way = "--force removes it first"
+            way = "force=True removes it first"
             if kind == "run" or (kind == "path" and not self.finished()):
-                way = "--resume goes on with it, --force removes it first"
+                way = "resume=True goes on with it, force=True removes it first"
             raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
         if resume and self.begun():
             self.request()  # refuses other formats
@@ -244,9 +244,9 @@ def _instead_of(output: Output, kind: str) -> str:
         return f"no {kind} of this package{': nothing is there' if absent else ''}"
     if output.finished():
         return f"{with_article(there)}, not {with_article(kind)}"
-    way = "make it again with --force"
+    way = "make it again with force=True"
     if there in ("run", "path"):
-        way = "--resume goes on with it"
+        way = "resume=True goes on with it"
     return f"{with_article(there)} that has not finished: {way}"
 
 

@@ -116,7 +116,7 @@ class StepLog:
             opened = arrays.open_array(place)
             if opened.attrs.get("run", commit["run"]) != commit["run"]:
                 raise CorruptStoreError(
-                    f"{place.url} was written over by a job that stood still: use --force"
+                    f"{place.url} was written over by a job that stood still: force=True starts anew"
                 )
             contents = commit[CONTENTS]
             packed, attributes = arrays.read_opened(opened, place, contents["state"])

@@ -343,6 +343,15 @@ def test_show_names_as_the_next_best_what_is_nearly_as_good() -> None:
     assert told(model, bad).startswith("40 clusters with --penalty")
 
 
+def test_show_tells_the_scores_of_the_next_best_number_and_of_the_chosen_one() -> None:
+    model = DPMeans(random_state=0).fit(ROWS)
+    chosen, second = model.choice_.alternatives[:2]
+    scores = f"score {second.score:.2f}, {chosen.score:.2f} for the chosen number"
+    assert scores in told(model, model.choice_)
+    alone = replace(model.choice_, alternatives=(replace(chosen, n_clusters=1), second))
+    assert "the chosen number" not in told(model, alone)  # its score did not decide
+
+
 def told(model: DPMeans, choice: Choice) -> str:
     """Return the line of `show` about the next best number after a choice; empty if there is none."""
     model.choice_ = choice

@@ -3,8 +3,10 @@
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.utils import get_tags
 
-from dask_dpmeans import DPMeans, InputError, fit, load
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load
+from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES, MIXED
 
 
 def counts(seed=0):
@@ -78,3 +80,19 @@ def test_too_many_categories_are_an_error_that_says_how_many():
         InputError, match=r"column 0 is categorical and has 9001 categories.* more than 4,096"
     ):
         DPMeans(1.0, divergence="categorical").fit(codes)
+
+
+@pytest.mark.parametrize("divergence", [*COLUMN_DIVERGENCES, MIXED])
+def test_scikit_learn_is_told_which_divergences_refuse_negative_numbers(divergence):
+    model, refused = DPMeans(60.0, divergence=divergence), False
+    try:
+        model.fit(np.array([[1.0, -0.5], [1.0, 1.0]]))
+    except InputError as error:
+        refused = "data has -0.5 at row 0" in str(error)
+    assert get_tags(model).input_tags.positive_only == refused
+
+
+@pytest.mark.parametrize("missing", ["error", "observed", "unscaled"])
+def test_scikit_learn_is_told_whether_rows_may_have_missing_values(missing):
+    for model in (DPMeans(60.0, missing=missing), HDPMeans(60.0, 60.0, missing=missing)):
+        assert get_tags(model).input_tags.allow_nan == (missing != "error")

@@ -265,6 +265,19 @@ def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, pe
     assert (n in searched) == (not compiled)
 
 
+def test_short_searches_without_numba_count_the_passes_that_they_took(monkeypatch):
+    """Rows of clear clusters take two, however many clusters there are."""
+    for name in ("ready", "work", "past"):
+        monkeypatch.setattr(settle_compiled, name, type(getattr(settle_compiled, name))())
+    monkeypatch.setattr(numba_support, "LEAST_WORK", 2**30)
+    monkeypatch.setattr(numba_compiler, "load_compiled", lambda *_: False)
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    few, passes = short_search.FewRows(rows, np.ones(60), 9.0, 60), 0
+    for k in (1, 7, 20):
+        passes += few.settle(np.arange(60) % k).passes
+    assert list(settle_compiled.work.values()) == [3 * CALL + passes * 60 * short_search.PASS]
+
+
 def test_loops_of_short_searches_are_compiled_for_one_kind_of_arguments(run):
     script = """
 import numpy as np

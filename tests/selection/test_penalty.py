@@ -418,7 +418,7 @@ def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError, match="division by zero"):
         write_path(path, tmp_path / "path.zarr")
     with pytest.raises(
-        InputError, match=r"holds a path that has not finished: --resume goes on with it"
+        InputError, match=r"holds a path that has not finished: resume=True goes on with it"
     ):
         read_path(tmp_path / "path.zarr")
     monkeypatch.undo()
@@ -430,9 +430,9 @@ def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
 def test_a_whole_path_is_taken_away_by_force_alone(tmp_path, resume):
     rows, place = three_gaussians(), tmp_path / "path.zarr"
     write_path(penalty_path(rows, [2.0], random_state=0), place)
-    with pytest.raises(InputError, match=r"path\.zarr holds a path: --force removes it first"):
+    with pytest.raises(InputError, match=r"path\.zarr holds a path: force=True removes it first"):
         penalty_path(rows, [5.0], checkpoint=place, resume=resume)
-    with pytest.raises(InputError, match=r"path\.zarr holds a path: --force removes it first"):
+    with pytest.raises(InputError, match=r"path\.zarr holds a path: force=True removes it first"):
         stored_path(rows, [5.0], place, resume=resume)
     with pytest.raises(InputError, match="of another kind, path"):
         penalty_for(rows, 3, checkpoint=place)

@@ -184,7 +184,7 @@ def test_a_tree_is_stored_and_written_by_a_command(tmp_path):
     assert stored.clusters.values.tolist() == [
         each.clusters.tolist() for each in (tree.leaves, *tree.levels)
     ]
-    with pytest.raises(InputError, match=r"tree\.zarr holds .*: --force removes it first"):
+    with pytest.raises(InputError, match=r"tree\.zarr holds .*: force=True removes it first"):
         write_tree(tree, out)
     told = CliRunner().invoke(main, ["tree", str(tmp_path / "run.zarr"), str(out), "--force"])
     assert told.exit_code == 0, told.output

@@ -148,10 +148,10 @@ def test_a_run_goes_on_to_the_same_end(
     with pytest.raises(InterruptError):
         fit(data, run, model(), on_step=interrupted_after(steps))
     assert RunStore.at(run).steps.committed() == steps
-    with pytest.raises(InputError, match="has not finished: --resume goes on with it"):
+    with pytest.raises(InputError, match="has not finished: resume=True goes on with it"):
         load(run)
     with pytest.raises(
-        InputError, match="holds a run: --resume goes on with it, --force removes it first"
+        InputError, match="holds a run: resume=True goes on with it, force=True removes it first"
     ):
         fit(data, run, model())
     same(fit(data, run, model(None), resume=True), wanted)

@@ -315,7 +315,8 @@ def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(
         if not refused:
             refused.append("")
             with pytest.raises(
-                InputError, match=r"another job|of another kind|--force removes it first"
+                InputError,
+                match=r"another job|of another kind|(force=True|--force) removes it first",
             ) as error:
                 SECONDS[second](rows, place)
             refused.append(str(error.value))

@@ -240,7 +240,7 @@ def test_labels_of_a_run_that_goes_away_are_an_error(run: Path) -> None:
 
 def test_an_output_that_exists_is_refused(data: str, run: Path) -> None:
     with pytest.raises(
-        InputError, match="holds a run: --resume goes on with it, --force removes it"
+        InputError, match="holds a run: resume=True goes on with it, force=True removes it"
     ):
         fit(data, run, DPMeans(16.0))
 
@@ -589,7 +589,7 @@ def test_a_run_without_a_committed_step_is_begun_anew_unasked_and_one_with_some_
     with pytest.raises(InterruptError):
         fit(data, other, DPMeans(16.0, random_state=0), on_step=interrupted_after(1))
     with pytest.raises(
-        InputError, match="holds a run: --resume goes on with it, --force removes it first"
+        InputError, match="holds a run: resume=True goes on with it, force=True removes it first"
     ):
         fit(data, other, DPMeans(16.0, random_state=0))
     fit(data, other, DPMeans(16.0, random_state=0), resume=True)

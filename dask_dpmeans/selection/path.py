@@ -30,13 +30,13 @@ from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
     FitOptions,
     TrialFits,
+    check_options,
     describe_options,
     rows_of_cube,
     seed_of_job,
     split_options,
     trial_fits,
 )
-from dask_dpmeans.sources import check_option_names
 from dask_dpmeans.storage.location import AnyPlace
 
 
@@ -259,7 +259,7 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
-    check_option_names("penalty_path", where, FitOptions)
+    check_options("penalty_path", where, FitOptions)
     X, sample_weight, where = rows_of_cube(X, sample_weight, where)
     options: PathOptions = {
         "search": search,

@@ -23,6 +23,7 @@ from dask_dpmeans.selection.trial_fits import (
     FitOptions,
     RowOptions,
     TrialFits,
+    check_options,
     describe_options,
     rows_and_mean,
     rows_of_cube,
@@ -30,7 +31,6 @@ from dask_dpmeans.selection.trial_fits import (
     split_options,
     trial_fits,
 )
-from dask_dpmeans.sources import check_option_names
 from dask_dpmeans.storage.location import AnyPlace
 
 __all__ = [
@@ -116,7 +116,7 @@ def farthest_first(
     >>> found.penalties.tolist(), found.rows.tolist()
     ([20.25, 20.25, 1.0], [0, 3, 1])
     """
-    check_option_names("farthest_first", where, RowOptions)
+    check_options("farthest_first", where, RowOptions)
     checks.integer("k", k)
     own, reading = split_options(where)
     model = DPMeans(1.0, metric=metric, **own)
@@ -209,7 +209,7 @@ def penalty_for(
     >>> found.n_clusters, round(found.penalty, 1)
     (2, 147.8)
     """
-    check_option_names("penalty_for", where, FitOptions)
+    check_options("penalty_for", where, FitOptions)
     search, full = checks.switch("search", search), checks.switch("full", full)
     n_clusters = checks.integer("n_clusters", n_clusters)
     sees_summary = search or not full

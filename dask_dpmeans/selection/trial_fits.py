@@ -32,7 +32,14 @@ from dask_dpmeans.methods.dpmeans.path import (
     summary_of,
 )
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
-from dask_dpmeans.sources import CubePath, Dimensions, Reading, RowSource, as_source
+from dask_dpmeans.sources import (
+    CubePath,
+    Dimensions,
+    Reading,
+    RowSource,
+    as_source,
+    check_option_names,
+)
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.manifest import Manifest
 
@@ -74,13 +81,18 @@ MODEL_OPTIONS = FitOptions.__annotations__.keys() - Reading.__annotations__.keys
 """Options that are parameters of `DPMeans`."""
 
 
-def split_options(options: FitOptions | RowOptions) -> tuple[dict[str, Any], Reading]:
-    """Return the parameters of `DPMeans` among the options, and the options for reading."""
+def check_options(function: str, options: Mapping[str, object], known: type) -> None:
+    """Raise an error if a function is given options that it does not know, or a share of outliers."""
     if "outlier_share" in options:
         raise InputError(
             "outlier_share cannot be used here, since its price of outliers changes with the penalty: "
             "give the outlier_penalty_ of a fit as outlier_penalty"
         )
+    check_option_names(function, options, known)
+
+
+def split_options(options: FitOptions | RowOptions) -> tuple[dict[str, Any], Reading]:
+    """Return the parameters of `DPMeans` among the options, and the options for reading."""
     own = {name: value for name, value in options.items() if name in MODEL_OPTIONS}
     reading: Any = {name: value for name, value in options.items() if name not in MODEL_OPTIONS}
     return own, reading

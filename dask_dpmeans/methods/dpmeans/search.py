@@ -6,7 +6,7 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they 
 one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
 penalty as a price of a cluster.
 
-1. Moves (`moves`) and means go on until nothing moves, means with momentum (`momentum`).
+1. Moves (`moves`) and means go on until nothing moves, means of many rows with momentum (`momentum`).
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
@@ -297,7 +297,7 @@ class Method(Parameters):
             finer = FINEST
         small = state.objective - after.objective < self.tol / finer * after.objective
         lower = after.objective < state.objective
-        if lower and has_momentum(self.divergence) and not (state.planned + after.planned).any():
+        if lower and self._has_momentum(source) and not (state.planned + after.planned).any():
             after = replace(after, earlier=state.next_centers)
         return replace(after, settled=after.settled and small), float(found.savings.sum())
 
@@ -414,7 +414,7 @@ class Method(Parameters):
         for _ in range(FREE_PASSES):
             found = self._probe(source, places)
             places = beyond(apply_moves(found, no_moves(found), random), earlier)
-            if has_momentum(self.divergence):
+            if self._has_momentum(source):
                 earlier = found.means
         return places
 
@@ -434,7 +434,7 @@ class Method(Parameters):
                 earlier = None
                 continue
             if gained > 0:
-                if has_momentum(self.divergence) and not moves.any:
+                if self._has_momentum(source) and not moves.any:
                     earlier = best.means
                 best = found
             hopeless = best.objective - HOPE * gained > goal
@@ -442,6 +442,9 @@ class Method(Parameters):
             if not gained > 0 or hopeless or little:
                 return best, passes
         return best, MOST_PASSES
+
+    def _has_momentum(self, source: Source) -> bool:
+        return has_momentum(self.divergence, source.plan.n_rows)
 
     def _births(self, source: Source, state: State, found: Findings) -> State:
         """Return the state with clusters at the rows that object; the same state if no row does."""

@@ -29,15 +29,17 @@ def test_centers_without_a_step_or_of_another_number_stay():
         assert momentum.beyond(places, earlier) is places
 
 
-def test_only_centers_that_may_be_anywhere_have_momentum():
-    assert momentum.has_momentum(SQUARED)
-    assert not momentum.has_momentum(Cosine())
+def test_only_centers_of_many_rows_that_may_be_anywhere_have_momentum():
+    many = momentum.LEAST_ROWS
+    assert momentum.has_momentum(SQUARED, many)
+    assert not momentum.has_momentum(SQUARED, many - 1)
+    assert not momentum.has_momentum(Cosine(), many)
 
 
 @pytest.mark.parametrize("share", [momentum.MOMENTUM, 1e6])
 def test_passes_that_go_too_far_are_taken_again_at_the_means(monkeypatch, share):
     monkeypatch.setattr(momentum, "MOMENTUM", share)
-    rows, penalty = np.random.default_rng(0).normal(size=(3000, 2)), 40.0
+    rows, penalty = np.random.default_rng(0).normal(size=(momentum.LEAST_ROWS, 2)), 40.0
     for seed in range(3):
         method = Method(penalty, seed=seed, tol=1e-9)
         end = Restart(method, tries=0)(InMemoryRows(rows, None))

@@ -15,21 +15,23 @@ penalty as a price of a cluster.
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
    population, of cells of rows (`starts`).  With the best effort, these are several.
-4. If the search began on all rows, it goes on from the end of births alone if that is lower.
+4. If the search began on all rows, it goes on from the end of births alone if that is lower; with
+   the best effort after short searches, from the end of the normal effort.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
    is lower, until a population finds nothing lower.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.loop import NamedArrays, iterate
+from dask_dpmeans.engine.loop import NamedArrays, Step, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
@@ -465,18 +467,18 @@ class Method(Parameters):
     # The last part
 
     def _last(self, source: Source, state: State) -> State:
-        """Return the state after moves of single rows or of births alone, if either is lower."""
-        candidates = [self._exchange, self._births_alone]
+        """Return the state after moves of single rows or of a simpler search, if either is lower."""
+        candidates = [self._exchange, self._simpler]
         if self.effort == BEST:
             candidates.append(self._evolve)
         for candidate in candidates:
             centers, rows_read = candidate(source, state)
             if centers is None:
                 continue
+            state = replace(state, compared=state.compared or candidate == self._simpler)
             after = self._take_if_lower(source, state, centers, rows_read)
             if after.objective < state.objective:
-                compared = state.compared or candidate == self._births_alone
-                return replace(after, compared=compared)
+                return after
             state = after
         return state
 
@@ -546,18 +548,31 @@ class Method(Parameters):
         """Return the centers, (k, d), of the best member of a population, and the rows read."""
         return evolve(self, source, state, stream(self.seed, Stream.POPULATION, state.passes))
 
-    def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return the centers, (k, d), of births alone, if any, and the rows read."""
+    def _simpler(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
+        """Return the centers, (k, d), of the search that this one must not end above, and the rows read.
+
+        It is births alone, or with the best effort the normal one if other short searches began it.
+        """
+        n, d = source.plan.n_rows, state.centers.shape[1]
+        if state.compared:
+            return None, 0
+        if self.effort == BEST and (self._few(n, state) or self._narrow(n, d)):
+            return self._end_of(source, iterate(source, replace(self, effort=NORMAL, gap_tol=None)))
         never = self.first_threshold > self.divergence.farthest
-        if state.compared or not state.on_all_rows or never:
+        if not state.on_all_rows or never:
             return None, 0
         shared = {each.name: getattr(self, each.name) for each in fields(Parameters)}
         shared["outlier_penalty"] = None
-        if source.plan.n_rows <= BIRTHS_TO_THE_END:
+        if n <= BIRTHS_TO_THE_END:
             shared["tol"] = 0.0
-        method = self.sweeps(**shared)
+        return self._end_of(source, iterate(source, self.sweeps(**shared)))
+
+    def _end_of(
+        self, source: Source, steps: Iterator[Step[Any]]
+    ) -> tuple[Float64Array | None, int]:
+        """Return the centers, (k, d), at which other steps end, if any, and the rows read."""
         try:
-            *_, end = iterate(source, method)
+            *_, end = steps
         except TooManyClustersError:
             return None, 0
         centers = self.divergence.at_rows(end.state.centers)

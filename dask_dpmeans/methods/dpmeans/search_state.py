@@ -63,7 +63,7 @@ class State(PlannedState, OpeningState):
     failures: int = 0
     """Trials in a row that gained little."""
     compared: bool = False
-    """Whether the end of births alone has been tried."""
+    """Whether the end of births alone, or of the normal effort, has been tried."""
     passes: int = 1
     """Passes so far; each draws its own random numbers."""
 

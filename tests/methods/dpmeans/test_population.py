@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TAME, seeds, spread, tables, weights_of
+from strategies import TAME, seeds, spread, table, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, lower_bound
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.methods.dpmeans import population, search, starts
+from dask_dpmeans.methods.dpmeans import population, search, short_searches, starts
 
 
 @pytest.fixture(autouse=True)
@@ -30,18 +30,58 @@ def states(rows, weights=None, **parameters):
 
 @settings(max_examples=20)
 @given(data=st.data(), seed=seeds)
-def test_the_best_effort_goes_on_from_the_end_of_the_normal_one_and_never_rises(data, seed):
+def test_the_best_effort_is_never_above_the_normal_one_and_never_rises(data, seed):
     rows = data.draw(tables(rows=(1, 40), columns=(1, 3), kinds=TAME))
     weights = data.draw(weights_of(len(rows), (0.0, 0.3, 1.0, 7.7)))
     given = {"penalty": data.draw(st.floats(0.01, 3.0)) * spread(rows), "seed": seed}
     if data.draw(st.booleans()):
         given["outlier_penalty"] = given["penalty"] / 3
+    check_best(rows, weights, given)
+
+
+def check_best(rows, weights, given):
+    """Check that the best effort ends no higher than the normal one, and never rises on the way."""
     normal, best = states(rows, weights, **given), states(rows, weights, effort="best", **given)
-    *steps, end = [state.objective for state in normal]
     objectives = [state.objective for state in best]
-    assert objectives[: len(steps)] == steps
-    assert objectives[len(steps)] <= end  # the first one of the population
+    assert objectives[-1] <= normal[-1].objective
     assert all(after <= before for before, after in pairwise(objectives))
+    return normal, best
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "shape", "dtype", "share"),
+    [
+        ("clouds", 8, (16, 2), np.float32, 2.752720137324799),
+        ("offset", 36, (33, 2), np.float64, 0.4556535898784306),
+    ],
+)
+def test_the_best_effort_may_take_another_path_from_its_short_searches_on(
+    kind, seed, shape, dtype, share
+):
+    rows = table(kind, shape, dtype, seed)
+    normal, best = check_best(rows, None, {"penalty": share * spread(rows), "seed": 173})
+    assert best[1].objective < normal[1].objective
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_best_effort_goes_on_from_the_normal_one_if_its_own_short_searches_end_higher(
+    monkeypatch, narrow
+):
+    if narrow:  # rows in cells
+        monkeypatch.setattr(short_searches, "SHORT_BELOW", 100)
+    for module in (search, starts):
+        taken = module.search_shortly
+
+        def shortly(method, source, *others, taken=taken):
+            found = taken(method, source, *others)
+            return found[:1] if method.effort == "best" else found
+
+        monkeypatch.setattr(module, "search_shortly", shortly)
+    monkeypatch.setattr(search.Method, "_evolve", lambda *_: (None, 0))
+    rows = np.random.default_rng(0).uniform(size=(300, 2))
+    given = {"penalty": 0.1, "seed": 0}
+    normal, best = check_best(rows, None, given)
+    assert len(best[1].centers) < len(normal[1].centers)
 
 
 @pytest.mark.parametrize(("numbers", "penalty"), [(2399, 0.5), (2400, 0.1)])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import History, Record
-from dask_dpmeans.errors import CorruptStoreError, LockLostError
+from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER
@@ -120,7 +120,14 @@ class StepLog:
                 )
             contents = commit[CONTENTS]
             packed, attributes = arrays.read_opened(opened, place, contents["state"])
-            state = state_of(kind, _unpack(packed, attributes["layout"]))
+            values = _unpack(packed, attributes["layout"])
+            try:
+                state = state_of(kind, values)
+            except KeyError as error:
+                raise InputError(
+                    f"{place.url} has no {error}: another version wrote it, and this one cannot go on "
+                    "from it: force=True starts anew"
+                ) from error
             history = History.from_table(arrays.read(step / "history", contents["history"])[0])
         return state, history, bool(commit["converged"])
 

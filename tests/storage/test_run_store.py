@@ -191,6 +191,18 @@ def test_a_state_comes_back_to_the_bit(tmp_path: Path) -> None:
             assert np.asarray(getattr(state, field)).tobytes() == np.asarray(value).tobytes(), field
 
 
+def test_a_state_of_a_version_that_kept_less_is_not_gone_on_with(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Newer(batch.State):
+        earlier: float = 0.0
+
+    store, source = RunStore.at(tmp_path / "run.zarr"), as_source(np.arange(12.0).reshape(6, 2))
+    first = next(iterate(source, batch.Method(4.0)))
+    store.steps.commit(first.state, [], False)
+    with pytest.raises(InputError, match=r"has no 'earlier': another version .* force=True starts"):
+        store.steps.restore(Newer)
+
+
 def test_a_step_counts_only_once_it_is_committed(tmp_path: Path) -> None:
     source = as_source(np.random.default_rng(1).standard_normal((500, 2)))
     first, second = [step.state for step in iterate(source, batch.Method(0.5))][:2]

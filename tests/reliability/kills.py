@@ -236,7 +236,7 @@ class Trials:
         try:
             job.write(self.folder, out, {} if how == "plain" else {how: True})
         except InputError as error:
-            refused = "--force" in str(error) and "never removed" not in str(error)
+            refused = "force=True" in str(error) and "never removed" not in str(error)
             store, whole = RunStore.at(out), content(out) is not None
             mine = whole or (
                 job.resumable and (store.steps.committed() or store.steps.has_checkpoints())

@@ -6,8 +6,6 @@ Once no row changes its cluster, m = m', and the means stay exact.  Such a pass 
 objective: it is then taken again at the means.
 """
 
-import numpy as np
-
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.methods.dpmeans.moves import Placement
@@ -15,10 +13,10 @@ from dask_dpmeans.methods.dpmeans.moves import Placement
 MOMENTUM = 0.9
 """How far beyond the means, as a share of their last step.
 
-Of 70,000 rows in 64 clusters, 16 searches took 0.7 of the time of those without, at the same J on
-average, within .02 %; with 0.75 they took 0.73 of it."""
+Eight searches of 70,000 rows in 64 clusters took 0.72 of the time of those without, and J was .02 % lower
+on average; with 0.75 they took 0.76 of it."""
 LEAST_ROWS = 2**12
-"""Fewest rows with momentum: of fewer, moves of single rows and short searches take most of the time."""
+"""Fewest rows with momentum: 1,797 rows in 29 clusters took .52 s with it, .54 s without."""
 
 
 def has_momentum(divergence: Divergence, n: int) -> bool:
@@ -31,8 +29,3 @@ def beyond(places: Placement, earlier: Float64Array | None) -> Placement:
     if earlier is None or earlier.shape != places.centers.shape:
         return places
     return places._replace(centers=places.centers + MOMENTUM * (places.centers - earlier))
-
-
-def no_centers(centers: Float64Array) -> Float64Array:
-    """Return (0, d), for centers, (k, d), that have no step behind them."""
-    return np.empty((0, centers.shape[1]))

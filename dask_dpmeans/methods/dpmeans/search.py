@@ -45,7 +45,7 @@ from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER
-from dask_dpmeans.methods.dpmeans.momentum import beyond, has_momentum, no_centers
+from dask_dpmeans.methods.dpmeans.momentum import beyond, has_momentum
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
@@ -58,7 +58,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, cross_all_rows, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
-from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
     search_shortly,
@@ -242,7 +242,7 @@ class Method(Parameters):
                 next_centers=after.next_centers,
                 next_children=after.next_children,
                 next_candidates=after.next_candidates,
-                earlier=no_centers(after.next_centers),
+                earlier=NO_CENTERS,
                 planned=after.planned,
                 promised=after.promised,
                 settled=stalled and not after.planned.any() and after.objective < math.inf,
@@ -289,8 +289,9 @@ class Method(Parameters):
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """Return the state of a pass against the next centers, and the savings of splits."""
         places, passes = state.next_places, 1
-        found = self._probe(source, beyond(places, state.earlier))
-        if len(state.earlier) and not found.objective < state.objective:
+        ahead = beyond(places, state.earlier)
+        found = self._probe(source, ahead)
+        if ahead is not places and not found.objective < state.objective:
             found, passes = self._probe(source, places), 2
         moves = MoveCounts(*state.planned.tolist())
         after = self._commit(state, found, moves, state.promised).after_passes(source, passes)
@@ -329,7 +330,7 @@ class Method(Parameters):
             children=found.children[weighty],
             next_centers=places.centers,
             next_children=places.children,
-            earlier=no_centers(places.centers),
+            earlier=NO_CENTERS,
             next_candidates=places.candidates or state.next_candidates,
             outlier_weight=found.outlier_weight,
             outlier_cost=found.outlier_cost,
@@ -430,9 +431,10 @@ class Method(Parameters):
             places = apply_moves(best, moves, random)
             if moves.any:
                 earlier = None
-            found = self._probe(source, beyond(places, earlier))
+            ahead = beyond(places, earlier)
+            found = self._probe(source, ahead)
             gained = best.objective - found.objective
-            if earlier is not None and not gained > 0:
+            if ahead is not places and not gained > 0:
                 earlier = None
                 continue
             if gained > 0:

@@ -22,6 +22,8 @@ FEWEST_TRIES = 1
 Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs were searched from the mean too,
 with three rounds: J of the path was at most 1.0021 times as high, without trials up to
 1.024 times (s3)."""
+NO_CENTERS = np.empty((0, 0))
+"""In place of earlier centers, if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class State(PlannedState, OpeningState):
     """(k', d), of the next pass, if the search has not settled."""
     next_children: Float64Array
     """(k', 2, d)."""
-    earlier: Float64Array = field(default_factory=lambda: np.empty((0, 0)))
+    earlier: Float64Array = field(default_factory=lambda: NO_CENTERS)
     """(k', d), what the next centers were one pass before, if only means have moved since; else none."""
     next_candidates: Candidates = field(default_factory=lambda: Candidates.none(0))
     """Centers of the next pass for outliers alone."""

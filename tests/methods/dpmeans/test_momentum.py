@@ -1,5 +1,7 @@
 """Momentum of a search: centers go beyond the means, and back to these if that is not lower."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from strategies import by_definition
@@ -11,6 +13,7 @@ from dask_dpmeans.kernels.metrics import Cosine
 from dask_dpmeans.methods.dpmeans import momentum, search
 from dask_dpmeans.methods.dpmeans.moves import Placement, no_moves
 from dask_dpmeans.methods.dpmeans.search import Method
+from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS
 from dask_dpmeans.methods.dpmeans.starts import Restart
 
 MEANS, BEFORE = np.array([[1.0, 2.0], [5.0, 5.0]]), np.array([[0.0, 2.0], [5.0, 7.0]])
@@ -25,7 +28,7 @@ def test_centers_go_on_as_the_means_came_and_stay_where_these_stand():
 
 def test_centers_without_a_step_or_of_another_number_stay():
     places = Placement(MEANS, np.zeros((2, 2, 2)))
-    for earlier in (None, momentum.no_centers(MEANS), BEFORE[:1]):
+    for earlier in (None, NO_CENTERS, BEFORE[:1]):
         assert momentum.beyond(places, earlier) is places
 
 
@@ -70,3 +73,14 @@ def test_a_search_goes_on_from_each_state_to_the_same_bytes():
     for state in some[:: len(some) // 2]:
         *_, end = iterate(source, method, state)
         assert end.state.centers.tobytes() == states[-1].centers.tobytes()
+
+
+def test_a_pass_without_a_step_behind_it_is_taken_once():
+    rows = np.random.default_rng(2).normal(size=(5000, 2))
+    source, method = InMemoryRows(rows, None), Method(300.0, seed=0, effort="quick")
+    *_, end = (step.state for step in iterate(source, method))
+    assert len(end.centers) > 1
+    for earlier, passes in ((end.centers[:1], 1), (end.next_centers - 1.0, 2)):
+        after, _ = method._pass(source, replace(end, earlier=earlier))
+        assert not after.objective < end.objective
+        assert after.passes == end.passes + passes

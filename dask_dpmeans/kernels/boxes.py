@@ -12,7 +12,6 @@ import numpy.typing as npt
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 
@@ -125,11 +124,8 @@ class Histogram(LateSums):
             dtype = np.int64
         boxes: IntegerArray = np.empty(len(block.rows), dtype)
         scale = self.bins / (self.high - self.low)
-        given = coordinates, self.low, scale, self.bins, boxes
-        work = 2 * coordinates.size
-        fill = compiled_or_plain(_fill_boxes_compiled, given, work, twin=fill_boxes)
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            fill(*given)
+            fill_boxes(coordinates, self.low, scale, self.bins, boxes)
         of_layer = self.bins ** len(self.low)
         outside = boxes == of_layer
         boxes += self.layers[found.labels].astype(dtype) * of_layer
@@ -146,27 +142,6 @@ class Histogram(LateSums):
 
     def _added(self, found: RowNumbers) -> BoxSums:
         return np.bincount(found.numbers, found.weights, self.n_boxes + 1)
-
-
-@compile_loop
-def _fill_boxes_compiled(
-    coordinates: Float64Array,
-    low: Float64Array,
-    scale: Float64Array,
-    bins: int,
-    boxes: IntegerArray,
-) -> None:
-    """Compiled twin of `fill_boxes`."""
-    sides, n = coordinates.shape
-    for i in range(n):
-        box = 0
-        for side in range(sides):
-            share = (coordinates[side, i] - low[side]) * scale[side]
-            if not (share >= 0 and share <= bins):
-                box = bins**sides
-                break
-            box = box * bins + min(int(share), bins - 1)
-        boxes[i] = box
 
 
 @dataclass(frozen=True)
@@ -214,9 +189,7 @@ class PairHistograms(LateSums):
         sums, weights = np.zeros(self.shape), found.weights
         if weights is None:
             weights = np.ones(len(found.numbers))
-        given = found.numbers, weights, sums
-        work = 4 * len(weights) * len(sums)
-        compiled_or_plain(_count_pairs_compiled, given, work, twin=count_pairs)(*given)
+        count_pairs(found.numbers, weights, sums)
         return sums
 
 
@@ -227,17 +200,3 @@ def count_pairs(numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Floa
     for pair, (one, other) in enumerate(combinations(places, 2)):
         found = total((layers * bins + one) * bins + other, weights, n_layers * bins**2)
         sums[pair] += found.reshape(n_layers, bins, bins)
-
-
-@compile_loop
-def _count_pairs_compiled(
-    numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Float64Array
-) -> None:
-    """Compiled twin of `count_pairs`."""
-    n, c = numbers.shape
-    for i in range(n):
-        weight, layer, pair = weights[i], numbers[i, 0], 0
-        for one in range(1, c):
-            for other in range(one + 1, c):
-                sums[pair, layer, numbers[i, one], numbers[i, other]] += weight
-                pair += 1

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 from dask_dpmeans.kernels.plot_statistics import Chart, Plane
 
 
@@ -189,7 +190,9 @@ class PairHistograms(LateSums):
         sums, weights = np.zeros(self.shape), found.weights
         if weights is None:
             weights = np.ones(len(found.numbers))
-        count_pairs(found.numbers, weights, sums)
+        given = found.numbers, weights, sums
+        work = 4 * len(weights) * len(sums)
+        compiled_or_plain(_count_pairs_compiled, given, work, twin=count_pairs)(*given)
         return sums
 
 
@@ -200,3 +203,17 @@ def count_pairs(numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Floa
     for pair, (one, other) in enumerate(combinations(places, 2)):
         found = total((layers * bins + one) * bins + other, weights, n_layers * bins**2)
         sums[pair] += found.reshape(n_layers, bins, bins)
+
+
+@compile_loop
+def _count_pairs_compiled(
+    numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Float64Array
+) -> None:
+    """Compiled twin of `count_pairs`."""
+    n, c = numbers.shape
+    for i in range(n):
+        weight, layer, pair = weights[i], numbers[i, 0], 0
+        for one in range(1, c):
+            for other in range(one + 1, c):
+                sums[pair, layer, numbers[i, one], numbers[i, other]] += weight
+                pair += 1

@@ -1,8 +1,7 @@
 """Fits as jobs: from rows to a run store."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -23,7 +22,7 @@ from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.storage.array_spec import FEATURE_NAMES
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.lock import Lock, only_job
+from dask_dpmeans.storage.lock import Lock
 from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, ResultManifest
 from dask_dpmeans.storage.output import NewArrays
 from dask_dpmeans.storage.run_store import RunStore
@@ -106,7 +105,8 @@ def fit(
     store, algorithm = RunStore.at(run, columns.storage_options), method.algorithm
     if method.feature_map is not None:
         method.feature_map.check_weights(arrays.sample_weight)
-    with _only_fit(store, arrays, force=force, resume=resume) as lock:
+    inputs = [arrays.data, arrays.groups, arrays.sample_weight]
+    with store.locked("run", inputs, force=force, resume=resume) as lock:
         needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
         source = sources.open_source(arrays, columns, needs, compute)
         sources.check_centers(method.center_names, source.column_names, source.prepare.columns)
@@ -144,19 +144,6 @@ def _prepare(
         if chosen.choice.unclear:
             warnings.warn(chosen.choice.reason, stacklevel=5)
     return ReadyFit(store, lock, request, learned, scale, algorithm, chosen)
-
-
-@contextmanager
-def _only_fit(
-    store: RunStore, arrays: sources.InputArrays, *, force: bool, resume: bool
-) -> Iterator[Lock]:
-    """Hold the lock of a store that a fit of the input may write."""
-    inputs = [arrays.data, arrays.groups, arrays.sample_weight]
-    store.check_target("run", inputs, force=force, resume=resume)
-    with only_job(store.location) as lock:
-        # Again: another job may have finished meanwhile.
-        store.check_target("run", inputs, force=force, resume=resume)
-        yield lock
 
 
 def _request(

@@ -47,8 +47,16 @@ MOST_SEED = 2**32 - 1
 class ClustersMixin(ClusterMixin, CallbackSupport):
     """The part of every estimator with clusters, of rows or of nodes."""
 
+    max_iter: int
+    tol: float
+    max_clusters: int | None
     random_state_: int
     categories_: "Categories | None" = None
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        """The limits of a fit, as parameters of its algorithm."""
+        return {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""

@@ -429,11 +429,9 @@ class DPMeans(
             outlier_share=self.outlier_share,
             min_cluster_weight=self.min_cluster_weight,
             centers=first_centers(self.init),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_clusters=self.max_clusters,
             learned=self.divergence if isinstance(self.divergence, Divergence) else None,
             **further,
+            **self._limits,
         )
 
 

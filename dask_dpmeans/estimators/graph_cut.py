@@ -251,9 +251,7 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
         return METHODS[checks.choice("init", self.init, METHODS)](
             penalty=checks.number("penalty", self._numbers["penalty"], ""),
             normalized=self.cut == "normalized",
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_clusters=self.max_clusters,
+            **self._limits,
         )
 
 

@@ -348,9 +348,7 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
         """Return the checked parameters as an algorithm."""
         method = METHODS[self._searches]
         self._feature_map()  # refuses parameters that cannot be used
-        return method(
-            **self._numbers, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
-        )
+        return method(**self._numbers, **self._limits)
 
     def _feature_map(self) -> "FeatureMap | None":
         if isinstance(self.divergence, Divergence):

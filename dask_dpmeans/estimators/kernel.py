@@ -182,17 +182,12 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
 
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
-        limits: dict[str, Any] = {
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "max_clusters": self.max_clusters,
-        }
         if self._feature_map() is not None:
-            return METHODS[self._searches](self._number, **limits)
+            return METHODS[self._searches](self._number, **self._limits)
         if self._chooses:
             raise InputError(NO_CHOICE)
         settings = self.gamma, self.degree, self.coef0
-        return EXACT[self._searches](self._number, self.kernel, *settings, **limits)
+        return EXACT[self._searches](self._number, self.kernel, *settings, **self._limits)
 
     def _feature_map(self) -> Approximation | None:
         if self.approximation is None:

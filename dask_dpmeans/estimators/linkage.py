@@ -269,10 +269,8 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             **self._numbers,
             n_clusters=self.n_clusters,
             noise=self.noise,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_clusters=self.max_clusters,
             metric=self.metric,
+            **self._limits,
         )
 
     @property

@@ -250,10 +250,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters of DP-means on the rows of Y as an algorithm."""
         return METHODS[checks.switch("search", self.search)](
-            penalty=checks.number("threshold", self.threshold),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_clusters=self.max_clusters,
+            penalty=checks.number("threshold", self.threshold), **self._limits
         )
 
     def _map_rows(

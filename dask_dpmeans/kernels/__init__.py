@@ -9,8 +9,9 @@ against them), `births` (the rule that opens clusters) and `moments` (sums of cl
   `center_moves`, `hamerly_bounds`, `pair_bounds`, `shard_reuse` and `joint_scan`.
 - The search: `move_statistics`, `row_exchange`, `short_search`, `outliers`.
 - The choice of a penalty: `center_path`, `halves`, `labelings`, `overlap`.
-- Proofs of lower bounds: `surplus`, `micro_surplus`, `relaxation`, `relaxation_proof`, `barrier`.
-- Other methods: `hdp`, `kernel_centers`, `graph`, `links` and `pieces`, `online`, `gibbs`, `ward`.
+- Proofs of lower bounds: the folder `lower_bound`.
+- Other methods: the folder `graph_cut`; `hdp`, `kernel_centers`, `links` and `pieces`, `online`,
+  `gibbs`, `ward`.
 - Pictures and reports: `cluster_statistics`, `plot_statistics`, `boxes`.
 
 A file whose name ends with ``_compiled`` has loops for Numba, to the same bytes; short loops stand beside

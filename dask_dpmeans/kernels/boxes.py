@@ -125,11 +125,8 @@ class Histogram(LateSums):
             dtype = np.int64
         boxes: IntegerArray = np.empty(len(block.rows), dtype)
         scale = self.bins / (self.high - self.low)
-        given = coordinates, self.low, scale, self.bins, boxes
-        work = 2 * coordinates.size
-        fill = compiled_or_plain(_fill_boxes_compiled, given, work, twin=fill_boxes)
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            fill(*given)
+            fill_boxes(coordinates, self.low, scale, self.bins, boxes)
         of_layer = self.bins ** len(self.low)
         outside = boxes == of_layer
         boxes += self.layers[found.labels].astype(dtype) * of_layer
@@ -146,27 +143,6 @@ class Histogram(LateSums):
 
     def _added(self, found: RowNumbers) -> BoxSums:
         return np.bincount(found.numbers, found.weights, self.n_boxes + 1)
-
-
-@compile_loop
-def _fill_boxes_compiled(
-    coordinates: Float64Array,
-    low: Float64Array,
-    scale: Float64Array,
-    bins: int,
-    boxes: IntegerArray,
-) -> None:
-    """Compiled twin of `fill_boxes`."""
-    sides, n = coordinates.shape
-    for i in range(n):
-        box = 0
-        for side in range(sides):
-            share = (coordinates[side, i] - low[side]) * scale[side]
-            if not (share >= 0 and share <= bins):
-                box = bins**sides
-                break
-            box = box * bins + min(int(share), bins - 1)
-        boxes[i] = box
 
 
 @dataclass(frozen=True)

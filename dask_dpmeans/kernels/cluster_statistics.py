@@ -167,9 +167,7 @@ class FeatureHistograms(SummedAnswers):
         sums = FeatureSums(np.zeros((u, bins)), np.zeros((c, m, bins)))
         values = bin_places(found.block.rows[:, self.features], self.low, self.high, bins)
         weights, slots = found.block.row_weights(), self.slots[found.labels]
-        given = values, weights, slots, self.chosen, sums.overall, sums.counts
-        work = 32 * len(weights) * (u + m)
-        compiled_or_plain(_count_features_compiled, given, work, twin=count_features)(*given)
+        count_features(values, weights, slots, self.chosen, sums.overall, sums.counts)
         return sums
 
 
@@ -206,27 +204,6 @@ def count_features(
     keys = (slots[:, np.newaxis] * m + np.arange(m)) * bins + own
     found = total(keys.ravel(), np.repeat(weights[some], m), c * m * bins)
     counts += found.reshape(c, m, bins)
-
-
-@compile_loop
-def _count_features_compiled(
-    places: Float64Array,
-    weights: Float64Array,
-    slots: Int64Array,
-    chosen: Int64Array,
-    overall: Float64Array,
-    counts: Float64Array,
-) -> None:
-    """Compiled twin of `count_features`."""
-    n, u = places.shape
-    c, m, _ = counts.shape
-    for i in range(n):
-        weight, slot = weights[i], slots[i]
-        for feature in range(u):
-            overall[feature, int(places[i, feature])] += weight
-        if slot < c:
-            for j in range(m):
-                counts[slot, j, int(places[i, chosen[slot, j]])] += weight
 
 
 # Rows

@@ -8,7 +8,7 @@ from scipy.sparse import csc_array
 
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Labels
-from dask_dpmeans.kernels.graph import RowMoves, Totals
+from dask_dpmeans.kernels.graph_cut.gains import RowMoves, Totals
 from dask_dpmeans.kernels.kernel_centers import Partition, check_finite, scores_of_openers, sums_of
 from dask_dpmeans.kernels.kernel_functions import GRAM_ROWS, Gram
 from dask_dpmeans.kernels.pieces import move_gains

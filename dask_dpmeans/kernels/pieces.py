@@ -4,7 +4,7 @@ Pieces are nodes of a graph or rows in the space of a kernel function, one or se
 cluster keeps the sum of the links between its pieces, and its mass is the sum of their masses.  So
 three problems are one:
 
-    cuts of a graph     links and masses as in `graph`
+    cuts of a graph     links and masses as in `graph_cut.gains`
     kernel k-means      links w_i w_j K_ij, masses w_i, price the penalty (up to a constant)
     pieces of clusters  sums of both over the members of each piece
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import Totals
+from dask_dpmeans.kernels.graph_cut.gains import Totals
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import pays
 from dask_dpmeans.kernels.pieces_compiled import (

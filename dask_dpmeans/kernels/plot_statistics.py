@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
-from dask_dpmeans.kernels.graph import links_of
+from dask_dpmeans.kernels.graph_cut.gains import links_of
 from dask_dpmeans.kernels.great_circle import places_of
 
 

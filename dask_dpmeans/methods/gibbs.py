@@ -23,7 +23,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
-from dask_dpmeans.kernels.graph import GivenLabels
+from dask_dpmeans.kernels.graph_cut.gains import GivenLabels
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import BaseMethod, BaseState

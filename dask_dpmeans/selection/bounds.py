@@ -1,7 +1,7 @@
 """Lower bounds of the objective: how far above the best clusters a fit can be.
 
 A bound is a proof: no clusters of these rows cost less, rounding included.  The highest of several
-counts (`methods.dpmeans.bounds`).
+counts (`methods.lower_bound.bounds`).
 """
 
 import math
@@ -27,9 +27,9 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.geography import place_map
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.methods.dpmeans.bounds import Fitted, clusters_at, highest
-from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
-from dask_dpmeans.methods.dpmeans.row_prices import MOST_AXES, NOTHING
+from dask_dpmeans.methods.lower_bound.bounds import Fitted, clusters_at, highest
+from dask_dpmeans.methods.lower_bound.micro_prices import fitted_micro
+from dask_dpmeans.methods.lower_bound.row_prices import MOST_AXES, NOTHING
 from dask_dpmeans.registry import has_bound
 from dask_dpmeans.selection.commands import sources as paths_of
 from dask_dpmeans.sources import RowSource, Stored, check_option_names, one_blas_thread

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dask_dpmeans.api.resuming import check_resumable
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.lock import Lock, only_job
+from dask_dpmeans.storage.lock import Lock
 from dask_dpmeans.storage.manifest import Manifest
 from dask_dpmeans.storage.output import Output, remove, with_article
 
@@ -60,11 +60,7 @@ def locked_checkpoint(
         yield None
         return
     store = Output.at(place, name="checkpoint")
-    overwrite = force is not False
-    store.check_target(kind, inputs, force=overwrite, resume=resume)
-    with only_job(store.location) as lock:
-        # Again: another job may have finished meanwhile.
-        store.check_target(kind, inputs, force=overwrite, resume=resume)
+    with store.locked(kind, inputs, force=force is not False, resume=resume) as lock:
         if store.finished() and not force:
             raise InputError(
                 f"{store.path} holds {with_article(kind)}: force=True removes it first, read_path reads it"

@@ -32,7 +32,7 @@ from dask_dpmeans.storage.location import (
     locations_overlap,
     place_of,
 )
-from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.lock import Lock, only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
 
@@ -149,6 +149,17 @@ class Output:
             raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
         if resume and self.begun():
             self.request()  # refuses other formats
+
+    @contextmanager
+    def locked(
+        self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False
+    ) -> Iterator[Lock]:
+        """Hold the lock of an output that may be written; refuse what `check_target` refuses."""
+        self.check_target(kind, inputs, force=force, resume=resume)
+        with only_job(self.location) as lock:
+            # Again: another job may have finished meanwhile.
+            self.check_target(kind, inputs, force=force, resume=resume)
+            yield lock
 
     def _refuse_file(self, kind: str) -> None:
         """Raise `InputError` for the path of a file of another kind."""

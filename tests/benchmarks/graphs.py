@@ -26,7 +26,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from dask_dpmeans import GraphCutDPMeans, fit
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import Tally
+from dask_dpmeans.kernels.graph_cut.gains import Tally
 from dask_dpmeans.sources import connect
 
 if find_spec("sknetwork") is None:

@@ -32,8 +32,8 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.bounded import share_above
-from dask_dpmeans.methods.dpmeans import bounds, micro_prices, row_prices
-from dask_dpmeans.methods.dpmeans.row_prices import Proof
+from dask_dpmeans.methods.lower_bound import bounds, micro_prices, row_prices
+from dask_dpmeans.methods.lower_bound.row_prices import Proof
 from dask_dpmeans.report import report
 from dask_dpmeans.selection import bounds as selection_bounds
 from dask_dpmeans.sources import RowSource

@@ -7,7 +7,7 @@
 - `chooser` chooses a penalty (`auto_penalty` the search at it): `summary` has the rows
   that choose, `path` the fits at many penalties, `clouds` rows without clusters, `choice` the answer,
   `stability` and `mixture` how sure it is.
-- `bounds` has lower bounds of the objective: `row_prices`, `micro_prices`, `anticlusters` and
-  `relaxed_bound`.
 - `bisection` and `farthest_first` find a penalty for a number of clusters.
+
+Lower bounds of the objective are in `methods.lower_bound`.
 """

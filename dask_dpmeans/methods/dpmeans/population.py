@@ -24,7 +24,6 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.methods.dpmeans.bounds import FEW_ROWS, clusters_at, highest
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule, cross
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
@@ -36,6 +35,7 @@ from dask_dpmeans.methods.dpmeans.starts import (
     may_cross_all_rows,
     start_at,
 )
+from dask_dpmeans.methods.lower_bound.bounds import FEW_ROWS, clusters_at, highest
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method

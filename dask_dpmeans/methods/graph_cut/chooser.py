@@ -21,8 +21,8 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.graph_cut.random_graph import Degrees
 from dask_dpmeans.kernels.labelings import count_label_pairs
-from dask_dpmeans.kernels.random_graph import Degrees
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, score
 from dask_dpmeans.methods.dpmeans.chooser import CLOSE, HALVINGS, MOST_ALTERNATIVES

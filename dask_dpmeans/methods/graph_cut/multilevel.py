@@ -33,7 +33,7 @@ from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Labels
-from dask_dpmeans.kernels.graph import ALONE, GraphSummary, Totals
+from dask_dpmeans.kernels.graph_cut.gains import ALONE, GraphSummary, Totals
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut import sweep
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState

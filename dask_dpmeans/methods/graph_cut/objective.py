@@ -11,7 +11,7 @@ from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.gains import (
     ALONE,
     GivenLabels,
     GraphSummary,

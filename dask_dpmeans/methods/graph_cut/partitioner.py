@@ -10,7 +10,13 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.contraction import (
+    LARGEST_EXACT,
+    Contraction,
+    contract_graph,
+    symmetrize,
+)
+from dask_dpmeans.kernels.graph_cut.gains import (
     ALONE,
     GraphSummary,
     Tally,
@@ -19,13 +25,7 @@ from dask_dpmeans.kernels.graph import (
     kept_shares,
     merge_partners,
 )
-from dask_dpmeans.kernels.graph_contraction import (
-    LARGEST_EXACT,
-    Contraction,
-    contract_graph,
-    symmetrize,
-)
-from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan, move_nodes
+from dask_dpmeans.kernels.graph_cut.moves import MoveRule, NodeMoves, NodeMoveScan, move_nodes
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import PieceProblem, least_gain, relabel, search_partitions
 from dask_dpmeans.kernels.pieces_compiled import MOST_PIECES

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.graph import GraphSummary
-from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, symmetrize
+from dask_dpmeans.kernels.graph_cut.contraction import Contraction, HalvedContraction, symmetrize
+from dask_dpmeans.kernels.graph_cut.gains import GraphSummary
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.merge_path import Merges, linked_to_others, merge_path
 from dask_dpmeans.kernels.moments import total

@@ -19,8 +19,8 @@ from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Int64Array
-from dask_dpmeans.kernels.graph import ALONE, GraphSummary
-from dask_dpmeans.kernels.graph_sweep import (
+from dask_dpmeans.kernels.graph_cut.gains import ALONE, GraphSummary
+from dask_dpmeans.kernels.graph_cut.sweep import (
     Means,
     NodeScan,
     no_openers,

@@ -17,7 +17,7 @@ import numpy as np
 from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.graph import RowMoves
+from dask_dpmeans.kernels.graph_cut.gains import RowMoves
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
 from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
 from dask_dpmeans.kernels.pieces import PieceProblem, least_gain, relabel, search_partitions

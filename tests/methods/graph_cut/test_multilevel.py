@@ -16,8 +16,8 @@ from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.graph import ALONE
-from dask_dpmeans.kernels.graph_moves import MoveRule, NodeMoves, NodeMoveScan
+from dask_dpmeans.kernels.graph_cut.gains import ALONE
+from dask_dpmeans.kernels.graph_cut.moves import MoveRule, NodeMoves, NodeMoveScan
 from dask_dpmeans.methods.graph_cut import partitioner, sweep
 from dask_dpmeans.methods.graph_cut.multilevel import Method
 from dask_dpmeans.methods.graph_cut.partitioner import Graph, Partitioner

@@ -15,8 +15,8 @@ from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.anticlusters import pieces_bound, split_rows
-from dask_dpmeans.methods.dpmeans.row_prices import (
+from dask_dpmeans.methods.lower_bound.anticlusters import pieces_bound, split_rows
+from dask_dpmeans.methods.lower_bound.row_prices import (
     LEAST_PENALTY,
     MOST_AXES,
     NOTHING,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.gains import (
     hashed_uniform,
     index_type,
     links_of,
@@ -15,7 +15,7 @@ from dask_dpmeans.kernels.graph import (
     sum_links,
     union,
 )
-from dask_dpmeans.kernels.graph_compiled import add_links_loop
+from dask_dpmeans.kernels.graph_cut.gains_compiled import add_links_loop
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import pays
 

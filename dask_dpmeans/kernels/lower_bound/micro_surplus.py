@@ -15,7 +15,7 @@ from math import fsum
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.surplus import EPSILON, Majorants, PricedRows
+from dask_dpmeans.kernels.lower_bound.surplus import EPSILON, Majorants, PricedRows
 
 ROUNDED_SUMS = 2**14 + 64
 """Additions that the moments of a micro-cluster went through, one after the other, at most: the rows

@@ -2,10 +2,10 @@
 
     J* >= min <D / 2, Z> + penalty tr Z    over Z >= 0, Z positive semidefinite, Z w = 1
 
-with D the squared distances, for weights of 1 (`kernels.relaxation` has any weights).  This is the
+with D the squared distances, for weights of 1 (`kernels.lower_bound.relaxation` has any weights).  This is the
 relaxation of Peng & Wei 2007 with a price for tr Z in place of tr Z = k.  Triangle inequalities are
 added in rounds.  If there are no more, the problem is split in two: a pair of rows together or apart, as
-Piccialli, Sudoso & Wiegele 2022 do for a given k.  The bound is proved by `kernels.relaxation_proof`:
+Piccialli, Sudoso & Wiegele 2022 do for a given k.  The bound is proved by `kernels.lower_bound.relaxation_proof`:
 the accuracy of the solver matters only for its height.
 """
 
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows
-from dask_dpmeans.kernels.relaxation import Point, Problem, advance
-from dask_dpmeans.kernels.relaxation_proof import EPS, proved_bound
-from dask_dpmeans.kernels.triangle_cuts import Cuts, most_violated, no_cuts
+from dask_dpmeans.kernels.lower_bound.relaxation import Point, Problem, advance
+from dask_dpmeans.kernels.lower_bound.relaxation_proof import EPS, proved_bound
+from dask_dpmeans.kernels.lower_bound.triangle_cuts import Cuts, most_violated, no_cuts
 
 WORK = 2**36
 """Most work of a bound; 1,000 steps of 400 rows."""

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.gains import (
     ALONE,
     Totals,
     kept_and_masses,

@@ -13,8 +13,8 @@ from exact_optimum import exact_optimum, instance
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.methods.dpmeans import micro_prices, row_prices
-from dask_dpmeans.methods.dpmeans.micro_prices import fitted_micro
+from dask_dpmeans.methods.lower_bound import micro_prices, row_prices
+from dask_dpmeans.methods.lower_bound.micro_prices import fitted_micro
 
 INSTANCES = int(os.environ.get("DPMEANS_INSTANCES", "60"))
 

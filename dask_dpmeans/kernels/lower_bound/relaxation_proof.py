@@ -28,8 +28,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh
 
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.relaxation import Point, Problem
-from dask_dpmeans.kernels.triangle_cuts import Cuts
+from dask_dpmeans.kernels.lower_bound.relaxation import Point, Problem
+from dask_dpmeans.kernels.lower_bound.triangle_cuts import Cuts
 
 EPS = float(np.finfo(np.float64).eps)
 SHIFTS = (1.0, 16.0, 256.0, 2.0**16)

@@ -2,7 +2,7 @@
 
 Two passes: the first one finds how far the rows of each center spread, the second one collects them in
 micro-clusters.  What follows is in memory: prices of micro-clusters, proved by bounds of what their
-rows pay (`kernels.micro_surplus`).
+rows pay (`kernels.lower_bound.micro_surplus`).
 """
 
 import math
@@ -15,11 +15,11 @@ from dask_dpmeans.engine.checkpoints import Checkpoint, state_of, values_of
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.micro_clusters import Collect, Grids, MicroClusters
-from dask_dpmeans.kernels.micro_surplus import SUMMED, MicroRows
+from dask_dpmeans.kernels.lower_bound.micro_clusters import Collect, Grids, MicroClusters
+from dask_dpmeans.kernels.lower_bound.micro_surplus import SUMMED, MicroRows
+from dask_dpmeans.kernels.lower_bound.surplus import EPSILON
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.surplus import EPSILON
-from dask_dpmeans.methods.dpmeans.row_prices import (
+from dask_dpmeans.methods.lower_bound.row_prices import (
     LEAST_PENALTY,
     MOST_CELLS,
     NOTHING,

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.triangle_cuts import Cuts
+from dask_dpmeans.kernels.lower_bound.triangle_cuts import Cuts
 
 OVER_RELAXATION = 1.6
 FIRST_SCALE = 20.0

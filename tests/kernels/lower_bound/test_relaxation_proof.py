@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.kernels.relaxation import Point, Problem, advance
-from dask_dpmeans.kernels.relaxation_proof import bound_of, proved_bound
-from dask_dpmeans.kernels.triangle_cuts import Cuts, most_violated, no_cuts
+from dask_dpmeans.kernels.lower_bound.relaxation import Point, Problem, advance
+from dask_dpmeans.kernels.lower_bound.relaxation_proof import bound_of, proved_bound
+from dask_dpmeans.kernels.lower_bound.triangle_cuts import Cuts, most_violated, no_cuts
 
 
 def drawn(seed, n_columns=2):

@@ -18,13 +18,13 @@ from scipy.sparse import csr_array, vstack
 from scipy.spatial import KDTree
 
 from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint
-from dask_dpmeans.kernels.barrier import Program
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
-from dask_dpmeans.kernels.main_axes import MainAxes
-from dask_dpmeans.kernels.micro_surplus import Extents, MicroRows, PricedMicroClusters
+from dask_dpmeans.kernels.lower_bound.barrier import Program
+from dask_dpmeans.kernels.lower_bound.main_axes import MainAxes
+from dask_dpmeans.kernels.lower_bound.micro_surplus import Extents, MicroRows, PricedMicroClusters
+from dask_dpmeans.kernels.lower_bound.surplus import EPSILON, PricedRows, greatest_surplus
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.surplus import EPSILON, PricedRows, greatest_surplus
 
 CELLS = 600
 """Prices that the program finds: the rows of a cell pay as much beyond their distance."""

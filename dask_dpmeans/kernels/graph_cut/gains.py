@@ -32,7 +32,7 @@ from dask_dpmeans.kernels.block import (
     Labels,
     row_numbers,
 )
-from dask_dpmeans.kernels.graph_compiled import (
+from dask_dpmeans.kernels.graph_cut.gains_compiled import (
     Links,
     inner_sums_loop,
     link_digests_loop,

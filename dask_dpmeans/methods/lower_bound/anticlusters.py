@@ -20,8 +20,8 @@ import numpy as np
 from dask_dpmeans.engine.checkpoints import Checkpoint
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.relaxation_proof import EPS
-from dask_dpmeans.methods.dpmeans.relaxed_bound import relaxed_bound
+from dask_dpmeans.kernels.lower_bound.relaxation_proof import EPS
+from dask_dpmeans.methods.lower_bound.relaxed_bound import relaxed_bound
 
 MOST_SWEEPS = 10
 """Most sweeps of exchanges over the rows of a cluster."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels, row_numbers
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.gains import (
     ALONE,
     RowMoves,
     Totals,
@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.graph import (
     row_maxima,
     row_sums,
 )
-from dask_dpmeans.kernels.graph_compiled import best_moves_loop, move_in_turn, table_for
+from dask_dpmeans.kernels.graph_cut.gains_compiled import best_moves_loop, move_in_turn, table_for
 from dask_dpmeans.kernels.numba_support import PLAIN, compiled_or_plain, pays
 
 

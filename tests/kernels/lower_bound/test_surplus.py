@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from optimum import subsets
 from strategies import seeds
 
-from dask_dpmeans.kernels.surplus import PricedRows, greatest_surplus, whole_space
+from dask_dpmeans.kernels.lower_bound.surplus import PricedRows, greatest_surplus, whole_space
 
 KINDS = st.sampled_from(["clouds", "grid", "far", "same", "line"])
 

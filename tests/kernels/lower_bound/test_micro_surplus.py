@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.kernels.micro_surplus import Extents, MicroRows, PricedMicroClusters, averages
-from dask_dpmeans.kernels.surplus import PricedRows, greatest_surplus, whole_space
+from dask_dpmeans.kernels.lower_bound.micro_surplus import (
+    Extents,
+    MicroRows,
+    PricedMicroClusters,
+    averages,
+)
+from dask_dpmeans.kernels.lower_bound.surplus import PricedRows, greatest_surplus, whole_space
 
 SPREADS = st.sampled_from([0.0, 0.05, 0.5, 2.0])
 

@@ -8,7 +8,7 @@ from strategies import seeds
 
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.micro_clusters import Collect, Grids
+from dask_dpmeans.kernels.lower_bound.micro_clusters import Collect, Grids
 
 
 def drawn(seed, n=60, k=5):

@@ -9,8 +9,8 @@ from exact_optimum import exact_optimum
 from hypothesis import given, settings
 from strategies import seeds
 
-from dask_dpmeans.methods.dpmeans import anticlusters
-from dask_dpmeans.methods.dpmeans.anticlusters import PARTNERS, Piece, pieces_bound, split_rows
+from dask_dpmeans.methods.lower_bound import anticlusters
+from dask_dpmeans.methods.lower_bound.anticlusters import PARTNERS, Piece, pieces_bound, split_rows
 from dask_dpmeans.sources import as_source
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.graph import GraphSummary
+from dask_dpmeans.kernels.graph_cut.gains import GraphSummary
 
 EXCHANGES = 20
 """Rounds that exchange the ends of loops and of repeated links of a random graph."""

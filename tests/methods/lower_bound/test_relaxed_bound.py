@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from strategies import seeds
 from threadpoolctl import threadpool_limits
 
-from dask_dpmeans.kernels.relaxation import Point
-from dask_dpmeans.methods.dpmeans.relaxed_bound import Before, relaxed_bound
+from dask_dpmeans.kernels.lower_bound.relaxation import Point
+from dask_dpmeans.methods.lower_bound.relaxed_bound import Before, relaxed_bound
 
 INSTANCES = int(os.environ.get("DASK_DPMEANS_TINY_INSTANCES", "60"))
 """Set to 10,000 for all of them, in some minutes."""

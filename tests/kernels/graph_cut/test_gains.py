@@ -8,7 +8,12 @@ from strategies import cut_cost, graphs, seeds
 from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import (
+from dask_dpmeans.kernels.graph_cut.contraction import (
+    Contraction,
+    HalvedContraction,
+    contract_graph,
+)
+from dask_dpmeans.kernels.graph_cut.gains import (
     ALONE,
     Inspection,
     Tally,
@@ -16,8 +21,7 @@ from dask_dpmeans.kernels.graph import (
     merge_partners,
     sum_links,
 )
-from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, contract_graph
-from dask_dpmeans.kernels.graph_moves import (
+from dask_dpmeans.kernels.graph_cut.moves import (
     MoveRule,
     NodeMoves,
     NodeMoveScan,

@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array
 from strategies import seeds
 
-from dask_dpmeans.kernels.barrier import Band
+from dask_dpmeans.kernels.lower_bound.barrier import Band
 
 
 @given(seeds, st.booleans())

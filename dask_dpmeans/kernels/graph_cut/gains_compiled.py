@@ -1,6 +1,6 @@
 """Compiled loops over the links of nodes: sums by cluster, best moves and best partners.
 
-They return the same bytes as the NumPy code in `graph` and `graph_contraction`.  Links of a row are
+They return the same bytes as the NumPy code in `gains` and `contraction`.  Links of a row are
 added by cluster in a small hash table, so that a loop needs no memory for each cluster.
 """
 

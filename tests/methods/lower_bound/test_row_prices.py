@@ -17,9 +17,9 @@ from optimum import lowest_objective
 from dask_dpmeans import DPMeans
 from dask_dpmeans.engine import checkpoints
 from dask_dpmeans.engine.checkpoints import Checkpoint
-from dask_dpmeans.kernels.main_axes import MainAxes
-from dask_dpmeans.methods.dpmeans import row_prices
-from dask_dpmeans.methods.dpmeans.row_prices import (
+from dask_dpmeans.kernels.lower_bound.main_axes import MainAxes
+from dask_dpmeans.methods.lower_bound import row_prices
+from dask_dpmeans.methods.lower_bound.row_prices import (
     Proof,
     best_prices,
     first_pricing,

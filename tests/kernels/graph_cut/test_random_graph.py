@@ -7,8 +7,8 @@ from scipy.sparse import csr_array
 from strategies import graphs, seeds
 
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import Inspection
-from dask_dpmeans.kernels.random_graph import Degrees
+from dask_dpmeans.kernels.graph_cut.gains import Inspection
+from dask_dpmeans.kernels.graph_cut.random_graph import Degrees
 
 
 def degrees_of(graph):

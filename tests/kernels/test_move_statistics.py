@@ -167,6 +167,25 @@ def test_transfers_add_pair_by_pair():
         assert (both.pairs.tolist(), both.losses.tolist()) == ([0, 1, 5, 6], [8.0, 1.0, 18.0, 4.0])
 
 
+@given(seeds, st.sampled_from([10, 100, 10**6]))
+def test_transfers_add_as_numbers_do_among_few_pairs_and_among_many(seed, pairs):
+    rng = np.random.default_rng(seed)
+    parts = [
+        {int(pair): float(rng.integers(100)) for pair in rng.integers(pairs, size=rng.integers(9))}
+        for _ in range(2)
+    ]
+    one, other = (
+        Transfers(np.array(sorted(part), np.int64), np.array([part[pair] for pair in sorted(part)]))
+        for part in parts
+    )
+    expected = {
+        pair: sum(part.get(pair, 0.0) for part in parts) for pair in {**parts[0], **parts[1]}
+    }
+    both = one + other
+    assert dict(zip(both.pairs.tolist(), both.losses.tolist(), strict=True)) == expected
+    assert both.pairs.tolist() == sorted(expected)
+
+
 @given(pieces(("grid",)))
 def test_on_an_integer_grid_cuts_into_blocks_do_not_show_in_sums(drawn):
     rows, weights, probing, bounds = drawn

@@ -30,6 +30,12 @@ SPARSE_PROBABILITIES = dict.fromkeys(
     "scikit-learn reads the tags of a classifier if there is predict_proba",
 )
 """Checks of scikit-learn that a clusterer with `predict_proba` of sparse rows fails."""
+SHUFFLED = [f"check_sample_weight_equivalence_on_{form}_data" for form in ("dense", "sparse")]
+"""Checks of scikit-learn that shuffle the rows of one side."""
+NUMBERING = dict.fromkeys(
+    SHUFFLED, "it shuffles the rows, and clusters are numbered by their order"
+)
+"""Checks that a search fails by the numbers of its clusters alone."""
 
 
 def _grid(rng, shape, dtype):

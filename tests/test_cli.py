@@ -29,7 +29,7 @@ from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.lock import Lock, only_job
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
 
@@ -619,6 +619,29 @@ def test_a_full_disk_exits_3_and_says_what_to_do(
     answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
     assert answer.exit_code == 3
     assert f"Error: {os.strerror(number)}: make room; the same command begins anew" in answer.output
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    succeed("synth", "uniform", "data.zarr", "--rows", 50, "--features", 2)
+    succeed("fit", "data.zarr/rows", "run.zarr", "--penalty", "4")
+
+    def closed(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "run.zarr/lock")
+
+    monkeypatch.setattr(Lock, "take", closed)
+    for command in (
+        ["fit", "data.zarr/rows", "run.zarr", "--penalty", "4", "--force"],
+        ["fit", "data.zarr/rows", "run.zarr", "--penalty", "4", "--resume"],
+        ["fit", "data.zarr/rows", "other.zarr", "--penalty", "4"],
+        ["predict", "run.zarr", "data.zarr/rows", "labels.zarr"],
+    ):
+        answer = CliRunner().invoke(main, command)
+        assert answer.exit_code == 2, answer.output
+        assert f"{os.strerror(number)}: 'run.zarr/lock': this user may not read it" in answer.output
 
 
 def test_the_same_commands_under_dask() -> None:

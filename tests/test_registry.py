@@ -2,6 +2,7 @@
 
 import ast
 import json
+import pickle
 import pkgutil
 import re
 from importlib import import_module
@@ -18,6 +19,7 @@ from test_odd_calls import ESTIMATORS
 
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, methods, predict
+from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import FIGURES
 from dask_dpmeans.errors import CorruptStoreError
@@ -47,6 +49,20 @@ def data(tmp_path):
 @pytest.mark.parametrize("name", METHODS)
 def test_each_entry_names_the_estimator_that_its_spec_is_of(name):
     assert METHODS[name].spec.estimator.__name__ == name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_spec_travels_to_other_processes(name):
+    spec = METHODS[name].spec
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_an_open_run_travels_to_other_processes(tmp_path):
+    fit(ROWS, tmp_path / "run", DPMeans(9.0))
+    run = open_run(tmp_path / "run")
+    other = pickle.loads(pickle.dumps(run))
+    assert other.spec == run.spec
+    assert np.array_equal(other.model.predict(ROWS), run.model.predict(ROWS))
 
 
 def test_the_schema_names_each_algorithm_once():

@@ -15,7 +15,7 @@ import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, fit, penalty
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputTypeError
-from dask_dpmeans.estimators.row_options import COSTS, OF_PRICES, WAYS_OUT
+from dask_dpmeans.estimators.row_options import COSTS, OF_KMEANS, OF_PRICES, WAYS_OUT
 from dask_dpmeans.figures.data.columns import drawn_centers
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.divergence import Divergence
@@ -47,6 +47,30 @@ def test_an_estimator_has_an_option_or_says_why_not_and_what_to_do(name, option)
             estimator(**needed, **{option: "x"})
     with pytest.raises(TypeError, match="unexpected keyword argument 'divergense'"):
         estimator(**needed, divergense="x")
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("option", OF_KMEANS)
+def test_an_option_of_kmeans_is_named_as_one(name, option):
+    estimator = ESTIMATORS[name]
+    own = inspect.signature(estimator).parameters
+    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    assert option not in own
+    with pytest.raises(TypeError, match=f"^{name} has no option {option}, which is one of KMeans"):
+        estimator(**needed, **{option: 1})
+
+
+def test_the_command_names_an_option_of_kmeans():
+    result = CliRunner().invoke(main, ["fit", "a.npy", "b.zarr", "--n-init=3"])
+    assert result.exit_code == 2
+    assert "DPMeans has no option n_init, which is one of KMeans" in result.output
+
+
+@pytest.mark.parametrize("init", ["k-means++", "k-means||", "random"])
+def test_first_centers_that_kmeans_draws_are_to_be_left_out(init):
+    model = DPMeans(4.0, init=init)
+    with pytest.raises(InputError, match=r"first centers are not drawn, .*: leave init out$"):
+        model.fit(np.zeros((3, 2)))
 
 
 COMMANDS = {each.command: name for name, each in METHODS.items() if each.command}

@@ -185,5 +185,9 @@ def _cube_of(data: Any, options: Mapping[str, Any]) -> Any:
     if all(each is None for each in named.values()):
         return data
     if not isinstance(data, str | os.PathLike):
-        raise InputError("samples, features and variables are for the path of a cube")
+        raise InputError(
+            "samples, features and variables are for the path of a cube, and data is a "
+            f"{type(data).__name__}: give the path of its store; or cluster it in memory, as "
+            "DPMeans().fit(cube, samples=('lat', 'lon')) does"
+        )
     return sources.CubePath(os.fspath(data), **named)

@@ -29,6 +29,10 @@ from dask_dpmeans.registry import METHODS
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk or a quota that is full, and of a file that may not grow."""
+FORBIDDEN = (
+    "this user may not read it, or write there: change its permissions, or give another place"
+)
+"""What to do if a file or a folder is closed to the user."""
 
 AGAIN = {"force", "resume"}
 """Options of the command that made an output, which errors about it name in each command."""
@@ -114,6 +118,8 @@ class Commands(click.Group):
             except Exception as error:
                 if not of_store(error):
                     raise
+                if is_forbidden(error):
+                    raise WrongUseError(f"{redact(str(error))}: {FORBIDDEN}") from error
                 if isinstance(error, OSError) and error.errno in FULL:
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
                 raise click.ClickException(redact(str(error) or type(error).__name__)) from error
@@ -135,6 +141,12 @@ class Commands(click.Group):
         with stoppable() as stopper:
             stopper.working = True
         return found
+
+
+def is_forbidden(error: BaseException) -> bool:
+    """Return whether the user may not read or write a place, so that a later try fails too."""
+    read_only = isinstance(error, OSError) and error.errno == errno.EROFS
+    return read_only or isinstance(error, PermissionError)
 
 
 def _refuse_row_option(error: click.NoSuchOption) -> None:

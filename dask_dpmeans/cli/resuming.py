@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from dask_dpmeans import storage
-from dask_dpmeans.cli.group import StoppedError
+from dask_dpmeans.cli.group import StoppedError, is_forbidden
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -50,9 +50,10 @@ def _can_continue(error: BaseException, run: storage.Location) -> bool:
     if not of_store(error):  # `of_store` includes a full disk
         return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
-        return storage.RunStore.at(run).begun()
+        store = storage.RunStore.at(run)
+        return store.begun() and not (is_forbidden(error) and store.finished())
     except OSError:  # the store still does not respond; --resume also begins a new run
-        return True
+        return not is_forbidden(error)
 
 
 def _advice(run: storage.Location, again: str) -> str:

@@ -13,7 +13,7 @@ from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.checked_rows import check_output
-from dask_dpmeans.estimators.divergence_map import divergence_map
+from dask_dpmeans.estimators.divergence_map import DivergenceMap, divergence_map
 from dask_dpmeans.estimators.geography import place_map
 from dask_dpmeans.estimators.given_rows import GivenRows
 from dask_dpmeans.estimators.transform import FeatureMap
@@ -136,6 +136,18 @@ class DivergenceMixin(NearestCenterMixin):
             f"{given} cannot be used with metric={self.metric!r}, which is a divergence of its own: "
             "leave one of them out"
         )
+
+    def _has_mixture(self) -> bool:
+        """Return True; raise `InputError` if no mixture is known for the parameters."""
+        if isinstance(self._feature_map(), DivergenceMap):
+            raise InputError(
+                "probabilities and margins of clusters are known for squared distances of complete "
+                "rows and for metrics alone, not for other divergences or missing values, got "
+                f"divergence={self.divergence!r}, missing={self.missing!r}: use predict"
+            )
+        own = self.divergence if isinstance(self.divergence, Divergence) else metric_of(self.metric)
+        own.precision(1.0, 1)  # refuses if none is known
+        return True
 
     @property
     def _divergence(self) -> Divergence:

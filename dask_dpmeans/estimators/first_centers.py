@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
+DRAWN = ("k-means++", "k-means||", "random")
+"""Values of `init` of KMeans in scikit-learn and dask-ml."""
+NOT_DRAWN = (
+    "first centers are not drawn, since rows far from all centers open clusters: leave init out"
+)
 LEARNED = "the centers of init are among features of a kernel, which the rows are not: leave it out"
 
 
@@ -25,6 +30,8 @@ def first_centers(init: object) -> Float64Array | None:
     """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
+    if isinstance(init, str) and init in DRAWN:
+        raise InputError(f"{INIT}, got {init!r}: {NOT_DRAWN}")
     if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)
         manifest = result.manifest

@@ -269,11 +269,18 @@ def as_graph(graph: Any) -> Any:
         return graph
     try:
         array = np.asarray(graph)
-    except ValueError as error:
+        if array.dtype == object:  # converted as scikit-learn does
+            sources.refuse_inexact(array, "graph")
+            array = array.astype(np.float64)
+    except InputError:
+        raise
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"graph is no array of numbers: {error}") from error
     sources.working_dtype(array.dtype, "graph")
     if array.ndim != 2:
         raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")
+    if array.dtype == np.float16:  # SciPy has no such sparse arrays
+        array = array.astype(np.float32)
     return csr_array(array)
 
 

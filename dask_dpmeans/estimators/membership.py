@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
@@ -19,13 +20,26 @@ from dask_dpmeans.kernels.membership import (
 from dask_dpmeans.kernels.sparse_rows import SparseRows
 
 
+def _has_mixture_of(model: "MembershipMixin") -> bool:
+    return model._has_mixture()
+
+
 class MembershipMixin(NearestCenterMixin):
-    """The part of every estimator with probabilities of its clusters."""
+    """The part of every estimator with probabilities of its clusters.
+
+    If the parameters allow no mixture, the methods do not exist, as with `available_if` of
+    scikit-learn; the cause of the `AttributeError` says why.
+    """
+
+    def _has_mixture(self) -> bool:
+        """Return True; raise `InputError` if no mixture is known for the parameters."""
+        return True
 
     def _mixture(self) -> Mixture:
         """Return the mixture of the fit."""
         raise NotImplementedError
 
+    @available_if(_has_mixture_of)
     def predict_proba(self, X: object, top: int = 4) -> Any:
         """Return the probabilities of the `top` most probable clusters of each row.
 
@@ -76,6 +90,7 @@ class MembershipMixin(NearestCenterMixin):
         parts = self._source(rows).map(kernel, answer, "predict")
         return answer.join(parts, mixture.n_clusters)
 
+    @available_if(_has_mixture_of)
     def margin(self, X: object) -> Any:
         """Return by how much the label of each row is more probable than any other cluster.
 

@@ -43,7 +43,18 @@ COUNT = "n_clusters"
 """The option for a number of clusters of estimators that take one."""
 COUNTS = (COUNT, "clusters", "n_components", "k")
 """Options with which a number of clusters is often asked for."""
-EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS}
+OF_KMEANS = (
+    "n_init",
+    "oversampling_factor",
+    "init_max_iter",
+    "algorithm",
+    "copy_x",
+    "n_jobs",
+    "verbose",
+    "batch_size",
+)
+"""Options of KMeans in scikit-learn and dask-ml that have no counterpart."""
+EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS, *OF_KMEANS}
 """Options whose absence is explained."""
 COUNTED = (
     "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
@@ -73,6 +84,8 @@ def refuse_options(estimator: str, own: Container[str], names: Iterable[str]) ->
             told = OF_PRICES[name]
         elif name in COUNTS and COUNT not in own:
             told = COUNTED
+        elif name in OF_KMEANS:
+            told = "which is one of KMeans: leave it out"
         else:
             continue
         raise InputTypeError(f"{estimator} has no option {name}, {told}")

@@ -90,6 +90,21 @@ def next_price(result: "Result") -> float:
     return price.threshold(len(result.arrays["cluster_weights"]))
 
 
+def no_features(result: "Result") -> None:
+    """Return None: the run learned no features."""
+
+
+def own_parameters(model: Any, algorithm: Any) -> Mapping[str, Any]:
+    """Return the parameters of an estimator, whatever its algorithm is."""
+    own: Mapping[str, Any] = model.get_params(deep=False)
+    return own
+
+
+def data_as_given(data: Any) -> Any:
+    """Return the data of a job."""
+    return data
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """A method: its estimator, its arrays, and how its runs predict."""
@@ -99,17 +114,15 @@ class MethodSpec:
     predictor: "Callable[[Result], Kernel]"
     """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that
     cannot be."""
-    learned_features: "Callable[[Result], Features | None]" = lambda result: None
+    learned_features: "Callable[[Result], Features | None]" = no_features
     """Features that a run learned from its rows; None if it learned none."""
     arrays: tuple[ArraySpec, ...] = CENTERS
     """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays
     are not read, and a store that holds others is not removed."""
-    parameters: Callable[[Any, Any], Mapping[str, Any]] = lambda model, _: model.get_params(
-        deep=False
-    )
+    parameters: Callable[[Any, Any], Mapping[str, Any]] = own_parameters
     """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what
     JSON holds, or an `ArrayParameter`."""
-    read: Callable[[Any], Any] = lambda data: data
+    read: Callable[[Any], Any] = data_as_given
     """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
     sparse: bool = False
     """Whether the rows are CSR rows of a graph."""

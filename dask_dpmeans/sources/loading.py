@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
     from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
+PROCESSES = ("processes", "multiprocessing")
+"""Names of Dask's scheduler of processes."""
+
 
 def shards_of(layout: Layout, executor: "DaskTasks | Threads") -> Sequence[Any]:
     """Return the rows cut into shards, as the executor takes them."""
     rows, bounds = layout.rows, layout.plan.shard_bounds()
     beside: Any = (layout.weights, layout.groups)
     if is_dask_array(rows) and not isinstance(executor, Threads):
+        if executor.client is None:
+            _warn_of_new_processes()
         dask_shards = _dask_shards(rows, beside, bounds)
         if layout.resident:
             return executor.persist(dask_shards)
@@ -47,6 +52,16 @@ def shards_of(layout: Layout, executor: "DaskTasks | Threads") -> Sequence[Any]:
     if layout.resident:
         return executor.load(stored)
     return executor.wrap(stored)
+
+
+def _warn_of_new_processes() -> None:
+    """Warn if Dask would start new processes for each pass, since none are kept in a pool."""
+    if dask.config.get("scheduler", None) in PROCESSES and dask.config.get("pool", None) is None:
+        warnings.warn(
+            "Dask's scheduler 'processes' starts new processes for each pass over the rows, which takes "
+            "seconds: leave it out for threads, or start a dask.distributed.Client; the result is the same.",
+            stacklevel=6,
+        )
 
 
 def _warn_of_recomputing(layout: Layout) -> None:

@@ -32,6 +32,7 @@ def named_inputs(
     Numbers in `columns` count the columns of the data as given.  If `columns` are names, or numbers
     beside such weights or groups, the data are narrowed to these, and all that are left are used.
     """
+    columns = _listed(columns)
     beside = {"sample_weight": arrays.sample_weight, arrays.groups_name: arrays.groups}
     texts = {name: each for name, each in beside.items() if isinstance(each, str)}
     chosen = _names_in(columns)
@@ -106,6 +107,20 @@ def _check_different(names: Sequence[Any]) -> None:
     for place, name in enumerate(names):
         if name in names[:place]:
             raise InputError(f"columns has {name!r} more than once: name each column once")
+
+
+def _listed(columns: Any) -> Sequence[Any] | None:
+    """Return chosen columns as a list; raise `InputError` for a text, a slice or a number."""
+    if columns is None:
+        return None
+    if hasattr(columns, "tolist"):  # of NumPy, or an index of pandas
+        columns = columns.tolist()
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+        raise InputError(
+            "columns must be a list of names or of numbers, such as ['age', 'income'] or [0, 2], got "
+            f"{checks.describe_value(columns)}"
+        )
+    return columns
 
 
 def _names_in(columns: Sequence[Any] | None) -> list[str] | None:

@@ -239,6 +239,7 @@ class Opener:
         try:
             array = np.asarray(with_nan(data, name) if self.missing else data)
             if array.dtype == object:
+                array = _without_unused(array, self.used)
                 refuse_inexact(array, name)
                 return array.astype(np.float64)
             return array
@@ -251,6 +252,15 @@ class Opener:
                     f"{name}, for example with np.unique({name}, return_inverse=True)[1]"
                 ) from error
             raise InputError(f"{name} is not an array of numbers: {error}") from error
+
+
+def _without_unused(objects: Raw, used: Sequence[int] | None) -> Raw:
+    """Return an array of objects, (n, d) or (n,), with 0 in columns that are not used, if some are."""
+    if used is None or objects.ndim != 2:
+        return objects
+    left = objects.copy()
+    left[:, np.setdiff1d(np.arange(objects.shape[1]), used)] = 0
+    return left
 
 
 def _open_npy(path: str, name: str) -> NpyFile:

@@ -169,7 +169,8 @@ def _not_in_group(folder: Path, rest: str) -> str | None:
         return None
     if isinstance(node, zarr.Array):
         return f"{folder} is an array, and has no {rest!r} in it: give {folder}"
-    found = [f"{folder}/{key}" for key, _ in sorted(node.members(max_depth=2))]
+    members = sorted(key for key, _ in node.members(max_depth=2))
+    found = [f"{folder}/{key}" for key in members if key.partition("/")[0] != array_spec.TABLES]
     return f"the Zarr group {folder} has no {rest!r}: it has {list_some(found) or 'nothing'}"
 
 

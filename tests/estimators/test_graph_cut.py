@@ -1,6 +1,7 @@
 """Clusters of nodes: the estimator, stores and the command line."""
 
 import json
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
@@ -53,6 +54,27 @@ def same(one, other):
     assert [record.objective for record in one.history_] == [
         record.objective for record in other.history_
     ]
+
+
+@pytest.mark.parametrize("form", ["objects", "list of objects", "halves"])
+def test_numbers_of_any_dtype_are_weights_of_links(graph, model, form):
+    forms = {
+        "objects": graph.astype(object),
+        "list of objects": [[Fraction(weight) for weight in row] for row in graph.tolist()],
+        "halves": graph.astype(np.float16),
+    }
+    same(GraphCutDPMeans(PENALTY, random_state=0).fit(forms[form]), model)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [(2**70, "holds the integer 1180591620717411303424 at row 0"), ("a", "no array")],
+)
+def test_objects_that_are_no_exact_numbers_are_refused(graph, wrong, told):
+    links = graph.astype(object)
+    links[0, 1] = links[1, 0] = wrong
+    with pytest.raises(InputError, match=told):
+        GraphCutDPMeans(PENALTY).fit(links)
 
 
 def test_attributes_belong_together(graph, model):

@@ -9,18 +9,23 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from strategies import NUMBERING
 
-from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
+from dask_dpmeans import DPMeans, HDPMeans, InputError, KernelDPMeans, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.report import page
 
 
-@parametrize_with_checks([HDPMeans(1.0, 3.0)])
+@parametrize_with_checks(
+    [HDPMeans(1.0, 3.0), HDPMeans(1.0, 3.0, search=True)],
+    expected_failed_checks=lambda model: NUMBERING if model.search else {},
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -415,3 +420,19 @@ def test_a_report_tells_centers_of_few_features_of_scaled_rows(directions, tmp_p
         "feature 1",
         "feature 2",
     ]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HDPMeans(1.0, 3.0, search=True, random_state=0),
+        KernelDPMeans(0.4, search=True, random_state=0),
+    ],
+)
+def test_whole_weights_are_repeated_rows_but_for_the_numbers_of_clusters(model):
+    rng = np.random.default_rng(2)
+    rows, weights, order = rng.random((15, 30)), rng.integers(0, 5, 15), rng.permutation(15)
+    weighted = clone(model).fit(rows[order], sample_weight=weights[order])
+    repeated = clone(model).fit(rows.repeat(weights, axis=0))
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
+    assert adjusted_rand_score(weighted.predict(rows), repeated.predict(rows)) == 1

@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from strategies import chunkings, contents
+from strategies import NUMBERING, chunkings, contents
 
 from dask_dpmeans import DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
 from dask_dpmeans.cli import main
@@ -50,7 +50,15 @@ FORMS = {
 forms = pytest.mark.parametrize("form", FORMS)
 
 
-@parametrize_with_checks([KernelDPMeans(0.4), KernelDPMeans(3.0, kernel="linear")])
+@parametrize_with_checks(
+    [
+        KernelDPMeans(0.4),
+        KernelDPMeans(0.4, search=True),
+        KernelDPMeans(3.0, kernel="linear"),
+        KernelDPMeans(3.0, kernel="linear", search=True),
+    ],
+    expected_failed_checks=lambda model: NUMBERING if model.search else {},
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -9,6 +9,8 @@ import xarray
 import zarr
 from click.testing import CliRunner
 from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from test_rows_elsewhere import Absolute
 
 from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
 from dask_dpmeans.cli import main
@@ -248,3 +250,34 @@ def test_rows_are_checked_as_predict_checks_them(model: DPMeans) -> None:
 def test_no_rows_have_no_probabilities(model: DPMeans) -> None:
     lazy = da.zeros((0, 3), chunks=(1, 3))
     assert model.predict_proba(lazy).compute().shape == (0, model.n_clusters_)
+
+
+ALONE = {
+    "poisson": (DPMeans(9.0, divergence="poisson"), "got divergence='poisson', missing='error'"),
+    "missing": (DPMeans(9.0, missing="observed"), "got divergence='squared', missing='observed'"),
+    "own": (DPMeans(9.0, divergence=Absolute()), "small-variance limit is Absolute"),
+}
+
+
+@pytest.mark.parametrize("name", ["predict_proba", "margin"])
+@pytest.mark.parametrize("kind", ALONE)
+def test_where_no_mixture_is_known_there_are_no_probabilities_and_the_cause_says_why(
+    rows: np.ndarray, kind: str, name: str
+) -> None:
+    model, why = ALONE[kind]
+    for known in (model, clone(model).fit(np.abs(rows))):
+        assert not hasattr(known, name)
+        with pytest.raises(AttributeError, match=f"'DPMeans' has no attribute '{name}'") as raised:
+            getattr(known, name)
+        assert isinstance(raised.value.__cause__, InputError)
+        assert why in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "model", [DPMeans(9.0), DPMeans(1.0, metric="cosine"), DPMeans(1.0, metric="haversine")]
+)
+def test_where_a_mixture_is_known_there_are_probabilities(model: DPMeans) -> None:
+    places = np.array([[0.5, 1.0], [1.0, 0.5], [40.0, 50.0]])
+    assert hasattr(model, "predict_proba")
+    assert hasattr(model, "margin")
+    assert model.fit(places).predict_proba(places).shape == (3, model.n_clusters_)

@@ -17,14 +17,13 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from strategies import chunkings, seeds
+from strategies import SHUFFLED, chunkings, seeds
 from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans, InputError, SpectralDPMeans, dry_run, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators import embedding
 
-SHUFFLED = [f"check_sample_weight_equivalence_on_{form}_data" for form in ("dense", "sparse")]
 ORDER = dict.fromkeys(SHUFFLED, "it shuffles the rows, and births follow their order")
 
 

@@ -1,6 +1,7 @@
 """Weights, groups and columns by name: the fit of the arrays that they stand for."""
 
 import json
+import re
 from pathlib import Path
 
 import dask
@@ -93,7 +94,7 @@ def test_numbers_beside_a_named_weight_count_the_columns_as_given(
     if form != "parquet of named columns":  # the weights leave the features in any case
         model = fit(table, tmp_path / "all", DPMeans(9.0), columns=[0, 2, 1], sample_weight="w")
         assert model.cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
-    for wrong in ([9], [-1], [0.5], 1, []):
+    for wrong in ([9], [-1], [0.5], []):
         with pytest.raises(
             InputError, match=r"columns must name some of the \d columns 0 to \d, got"
         ):
@@ -175,3 +176,33 @@ def test_penalties_are_found_of_named_columns_beside_texts(command, tmp_path):
     told = [each.get("farthest_first", each) for each in said]
     for name in ("penalties", "inertias"):
         assert told[0].get(name) == told[1].get(name)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "parquet", "array"])
+@pytest.mark.parametrize("columns", ["age", "0,1", b"age", slice(2), 1, {0, 1}])
+def test_columns_are_a_list(form: str, columns: object, tmp_path: Path) -> None:
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    table = FORMS[form](FRAME) if form in FORMS else tmp_path / "t.parquet"
+    if form == "array":
+        table = ROWS
+    told = r"^columns must be a list of names or of numbers, such as .*, got "
+    with pytest.raises(InputError, match=told + re.escape(repr(columns))):
+        fit(table, tmp_path / "run", DPMeans(9.0), columns=columns)
+
+
+@pytest.mark.parametrize("columns", [pd.Index(NAMES), np.array(NAMES), tuple(NAMES)])
+def test_names_of_columns_come_as_any_sequence(columns: object, tmp_path: Path) -> None:
+    model = fit(FRAME, tmp_path / "run", DPMeans(9.0), columns=columns)
+    assert list(model.feature_names_in_) == NAMES
+
+
+def test_columns_of_objects_that_are_not_used_hold_anything(tmp_path: Path) -> None:
+    objects = np.column_stack([ROWS, ["a"] * len(ROWS)]).astype(object)
+    objects[:, :2] = ROWS[:, :2]
+    objects[0, 2] = 2**70
+    model = fit(objects, tmp_path / "run", DPMeans(9.0), columns=[0, 1])
+    same = fit(ROWS[:, :2], tmp_path / "same", DPMeans(9.0))
+    assert model.cluster_centers_.tobytes() == same.cluster_centers_.tobytes()
+    assert objects[0, 2] == 2**70
+    with pytest.raises(InputError, match=r"holds the integer \d+ at row 0, column 2"):
+        fit(objects, tmp_path / "all", DPMeans(9.0), columns=[0, 2])

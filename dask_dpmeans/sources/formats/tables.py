@@ -185,12 +185,7 @@ def open_table(
     pairs = list(zip(chosen, kinds, strict=True))
     widths = tuple(_width(parts, *pair) if is_lists(pair[1]) else None for pair in pairs)
     firsts = list(accumulate((1 if width is None else width for width in widths), initial=0))
-    coded = {
-        number: column
-        for number, (column, kind) in zip(firsts, pairs, strict=False)
-        if _is_coded(number, column, kind, categorical)
-    }
-    unread = _unread(firsts, pairs, set(coded.values()), used)
+    coded, unread = _coded_and_unread(firsts, pairs, categorical, used)
     pairs = [(column, kind) for column, kind in pairs if column not in unread or is_number(kind)]
     _check_kinds(opened, pairs, set(coded.values()), path, name)
     numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
@@ -214,20 +209,23 @@ def open_table(
     )
 
 
-def _unread(
+def _coded_and_unread(
     firsts: Sequence[int],
     pairs: Sequence[tuple[str, Any]],
-    coded: set[str],
+    categorical: CategoricalColumns | None,
     used: Sequence[int] | None,
-) -> frozenset[str]:
-    """Return the columns that are not used and hold neither lists nor categories."""
-    if used is None:
-        return frozenset()
-    return frozenset(
-        column
-        for number, (column, kind) in zip(firsts, pairs, strict=False)
-        if number not in used and column not in coded and not is_lists(kind)
-    )
+) -> tuple[dict[int, str], frozenset[str]]:
+    """Return the columns of categories by their number, and those that are not read at all.
+
+    `firsts` are the numbers of the first column of numbers of each pair, a column and its type.
+    """
+    coded, unread = {}, set()
+    for number, (column, kind) in zip(firsts, pairs, strict=False):
+        if _is_coded(number, column, kind, categorical):
+            coded[number] = column
+        elif used is not None and number not in used and not is_lists(kind):
+            unread.add(column)
+    return coded, frozenset(unread - set(coded.values()))
 
 
 def _with_categories(

@@ -240,6 +240,6 @@ def penalty_for(
         warnings.warn(FEW_SEEN, UserWarning, stacklevel=2)
     k, exact = found.solution.k, full or trial.whole
     rows_used = trial.rows_used(exact=exact)
-    told = partial(metric_of(metric).penalty_of, search=search)
-    tried = tuple((told(price), count) for price, count in found.tried)
-    return PenaltyFor(told(found.penalty), k, n_clusters, tried, exact, rows_used, seed)
+    shown_penalty = partial(metric_of(metric).penalty_of, search=search)
+    tried = tuple((shown_penalty(price), count) for price, count in found.tried)
+    return PenaltyFor(shown_penalty(found.penalty), k, n_clusters, tried, exact, rows_used, seed)

@@ -283,17 +283,17 @@ def _explain_type(
     opened: list[TableFile], column: str, kind: Any, path: str
 ) -> tuple[str, str | None]:
     """Return what a column without numbers holds, and how to read it as numbers, if that is known."""
-    said = f"is of type {kind}, no numbers"
+    reason = f"is of type {kind}, no numbers"
     parts = opened[0].parts
     if not (parts and isinstance(parts[0], CsvPart) and pyarrow.types.is_string(kind)):
-        return said, None
+        return reason, None
     for table in rows_of(tuple(part for file in opened for part in file.parts), (column,)):
         found = explain_texts(table[column].drop_null().unique().to_pylist(), path)
         if found is not None:
             text, way = found
             spelt = f"if it spells numbers, convert it, as {way} does"
             return f"holds {describe_value(text)}, which is no number", spelt if way else None
-    return said, None
+    return reason, None
 
 
 def _check_alike(

@@ -1,6 +1,28 @@
 """The lowest objective of all partitions of a few things, by enumeration of all subsets."""
 
+from functools import cache
+
 import numpy as np
+
+
+@cache
+def labelings(n):
+    """Return all partitions of n rows as labels, (p, n): a row joins an earlier cluster, or opens the next."""
+    every = [[]]
+    for _ in range(n):
+        every = [[*each, c] for each in every for c in range(max(each, default=-1) + 2)]
+    return np.array(every)
+
+
+@cache
+def partitions(n):
+    """Return all partitions of n rows as tuples of tuples of row numbers."""
+    return [
+        tuple(
+            tuple(np.flatnonzero(labels == c).tolist()) for c in range(max(labels, default=-1) + 1)
+        )
+        for labels in labelings(n)
+    ]
 
 
 def subsets(n):

@@ -1,13 +1,13 @@
 """The slow references of divergences, holes, outliers and prices are what they say."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
 import rows_reference as reference
 from hypothesis import given
 from hypothesis import strategies as st
+from optimum import partitions
 from rows_reference import FORMULAS, OUTLIER, Price, table
 from scipy.special import kl_div, xlogy
 from scipy.stats import entropy
@@ -36,16 +36,6 @@ def rows_of(kind, seed, n=6, d=3):
 
 def with_holes(X, seed, share=0.3):
     return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
-
-
-@cache
-def partitions(n):
-    """Every partition of n rows, as tuples of tuples of row numbers."""
-    if n == 0:
-        return [()]
-    smaller = partitions(n - 1)
-    joined = [(*p[:c], (*p[c], n - 1), *p[c + 1 :]) for p in smaller for c in range(len(p))]
-    return joined + [(*p, (n - 1,)) for p in smaller]
 
 
 def test_divergences_are_those_of_the_textbooks():

@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 import other_price
 import pytest
+from optimum import partitions
 from strategies import contents
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
@@ -42,16 +43,6 @@ def divergence(row, center):
 
 def squared(row, center):
     return sum((x - m) ** 2 for x, m in zip(row, center, strict=True))
-
-
-@cache
-def partitions(n):
-    """Every partition of n rows, as tuples of tuples of row numbers."""
-    if n == 0:
-        return [()]
-    smaller = partitions(n - 1)
-    joined = [(*p[:c], (*p[c], n - 1), *p[c + 1 :]) for p in smaller for c in range(len(p))]
-    return joined + [(*p, (n - 1,)) for p in smaller]
 
 
 def optimum(rows, weights, price, cost):

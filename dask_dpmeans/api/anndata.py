@@ -157,8 +157,8 @@ def fit_anndata(
         run = default_run(place, key_added)
     if run is None:
         _check_without_run([*options, *["resume"] * resume], method)
-        told = {name: value for name, value in given.items() if value is not None}
-        model = clone(method).fit(cells.rows(where), **told)
+        beside = {name: value for name, value in given.items() if value is not None}
+        model = clone(method).fit(cells.rows(where), **beside)
     else:
         model = fit(cells.rows(where), run, method, **given, resume=resume, force=force, **options)
     cells.write(key_added, model, where)
@@ -169,10 +169,10 @@ def _check_without_run(names: list[str], method: Any) -> None:
     """Refuse options of a fit with a run, and parameters of the estimator."""
     own = sorted(method.get_params().keys() & set(names), key=names.index)
     if own:
-        told = ", ".join(f"{name}=..." for name in own)
+        arguments = ", ".join(f"{name}=..." for name in own)
         raise InputError(
             f"{', '.join(own)} belongs to the estimator: fit_anndata(adata, "
-            f"{type(method).__name__}({told}))"
+            f"{type(method).__name__}({arguments}))"
         )
     if names:
         raise InputError(
@@ -383,8 +383,8 @@ def entry_of(model: Any, where: str) -> dict[str, Any]:
         "cluster_weights": model.cluster_weights_,
     }
     if choice is not None:
-        told = json.dumps(choice.as_json())
-        found["choice"] = {"reason": choice.reason, "json": told}
+        as_json = json.dumps(choice.as_json())
+        found["choice"] = {"reason": choice.reason, "json": as_json}
     return plain_mapping(found)
 
 

@@ -155,8 +155,8 @@ def _request(
 ) -> Manifest:
     weight, summary = arrays.sample_weight, source.summary
     scaled, weighted = source.scale is not None, weight is not None
-    told: dict[str, Any] = {"scaled": scaled, "weighted": weighted}
-    request = request_of(algorithm, seed, source, feature_map=method.feature_map, **told)
+    flags: dict[str, Any] = {"scaled": scaled, "weighted": weighted}
+    request = request_of(algorithm, seed, source, feature_map=method.feature_map, **flags)
     grid = None if source.cube is None else describe_grid(source.cube, run_array_names())
     digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
     read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)

@@ -94,10 +94,10 @@ def unfitted_run(result: Result) -> LoadedRun:
     with malformed_as_corrupt(result.store.location):
         manifest = result.manifest
         spec = spec_of_run(manifest, result.store.shown)
-        told = {
+        parameters = {
             name: _value(value, result) for name, value in manifest.estimator.parameters.items()
         }
-        model = spec.estimator(**told | {"random_state": manifest.random_state})
+        model = spec.estimator(**parameters | {"random_state": manifest.random_state})
         model.categories_ = manifest.input.categories or None
         if manifest.choice is not None:
             choice = model._choice_type.from_json(manifest.choice)

@@ -60,9 +60,13 @@ def demo_command(folder: str) -> None:
     library.synthetic.write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with library.progress(False) as shown:
-        told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
+        observers: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
         model = dask_dpmeans.fit(
-            f"{data}/rows", run, dask_dpmeans.DPMeans(penalty, random_state=0), force=True, **told
+            f"{data}/rows",
+            run,
+            dask_dpmeans.DPMeans(penalty, random_state=0),
+            force=True,
+            **observers,
         )
     library.tables.say_result(storage.Location.at(run), False, shown.pace.seconds())
     truth = blobs.centers[library.numpy.newaxis] - model.cluster_centers_[:, library.numpy.newaxis]

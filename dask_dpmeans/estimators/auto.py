@@ -98,8 +98,8 @@ class AutoMixin(ClustersMixin):
         choice = getattr(self, "choice_", None)
         if choice is None:
             return {}
-        told = {"choice": choice.explain(self.n_clusters_)} | self._next_best(choice, flags)
-        return told | _least_stable(self.cluster_stability_, choice.halved)
+        lines = {"choice": choice.explain(self.n_clusters_)} | self._next_best(choice, flags)
+        return lines | _least_stable(self.cluster_stability_, choice.halved)
 
     def _next_best(self, choice: Choice, flags: str) -> dict[str, str]:
         """Return the line of `show` about the next alternative, if there is one."""
@@ -171,7 +171,7 @@ def _least_stable(stability: Float64Array | None, halved: str) -> dict[str, str]
         return {}
     lowest = np.argsort(stability, kind="stable")[:LEAST_STABLE]
     named = ", ".join(f"{each} ({stability[each]:.2f})" for each in lowest)
-    told = {"stability": f"mean {stability.mean():.2f}; least stable: {named}"}
+    lines = {"stability": f"mean {stability.mean():.2f}; least stable: {named}"}
     if unstable := unstable_clusters(stability):
-        told["caution"] = f"{unstable}. {UNSTABLE.format(halved)}"
-    return told
+        lines["caution"] = f"{unstable}. {UNSTABLE.format(halved)}"
+    return lines

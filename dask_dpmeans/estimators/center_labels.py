@@ -55,8 +55,10 @@ def column_names(model: Any, columns: Iterable[int]) -> list[str]:
 def used_columns(model: Any) -> tuple[list[str], Values]:
     """Return the names of the columns that a fit used, and the categories that are known."""
     columns = model.feature_columns_ or range(model.n_features_in_)
-    told = model.categories_ or {}
-    used = {number: told[column] for number, column in enumerate(columns) if column in told}
+    categories = model.categories_ or {}
+    used = {
+        number: categories[column] for number, column in enumerate(columns) if column in categories
+    }
     return column_names(model, columns), used
 
 

@@ -134,17 +134,17 @@ def _spells_number(text: str) -> bool:
 def _not_rows(array: Any, model: str) -> InputError:
     """Return the error for an array of any number of dimensions but two."""
     shape, array_of = array.shape, "X" if hasattr(array, "reshape") else "dask.array.from_array(X)"
-    said = (
+    subject = (
         f"Found array with dim {len(shape)}, of shape {shape}, while {model} takes rows and columns"
     )
     if len(shape) < 2:
         return InputError(
-            f"{said}: pass {array_of}.reshape(-1, 1) if it has one column, or {array_of}.reshape(1, -1) "
+            f"{subject}: pass {array_of}.reshape(-1, 1) if it has one column, or {array_of}.reshape(1, -1) "
             "if it is one row"
         )
     dims = [f"d{number}" for number in range(len(shape))]
     return InputError(
-        f"{said}: if its last dimension holds the features of each sample, pass {array_of}.reshape(-1, "
+        f"{subject}: if its last dimension holds the features of each sample, pass {array_of}.reshape(-1, "
         f"{shape[-1]}), or, for labels of its shape, fit(xarray.DataArray({array_of}, dims={dims}), "
         f"features={dims[-1]!r}); if its first dimension counts the samples, pass "
         f"{array_of}.reshape({shape[0]}, -1)"

@@ -316,26 +316,26 @@ class DPMeans(
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         other = isinstance(self.features_, Encoding) or isinstance(self.divergence, Divergence)
-        told = self._describe_penalty(DIVERGENCES if other else self.metric)
+        fields = self._describe_penalty(DIVERGENCES if other else self.metric)
         first: dict[str, Any] = {"settings": {"metric": self.metric}}
         if other:
             first = describe_divergence(self.divergence, self.missing)
         if self.metric == HAVERSINE:
             first = describe_places()
-        told = first | told | {"settings": first["settings"] | told["settings"]}
+        fields = first | fields | {"settings": first["settings"] | fields["settings"]}
         if self.discount:
-            told |= self._describe_discount(told["settings"])
+            fields |= self._describe_discount(fields["settings"])
         outliers, bound = self._describe_outliers(), self._describe_bound()
         if outliers:
-            outliers["settings"] = told["settings"] | outliers["settings"]
+            outliers["settings"] = fields["settings"] | outliers["settings"]
         if bound:
-            bound["json"] = told.get("json", {}) | bound["json"]
+            bound["json"] = fields.get("json", {}) | bound["json"]
         return replace(
             super().description(),
             metric=self.metric,
             pictures=("profile",),
             nearest_centers=not outliers and not self.min_cluster_weight,
-            **told | outliers | bound,
+            **fields | outliers | bound,
         )
 
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
@@ -345,13 +345,13 @@ class DPMeans(
         threshold = method.price.threshold(k)
         metric = DIVERGENCES if isinstance(self.features_, Encoding) else self.metric
         radius, read = radius_or_price(threshold, search=self._searches, metric=metric)
-        told = {
+        lines = {
             "penalty": f"{method.penalty:g}, of the first cluster",
             "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",
         }
         return {
             "radius": radius,
-            "settings": settings | told,
+            "settings": settings | lines,
             "objective_parts": "inertia {inertia:.9g} + prices of clusters 1 to k",
         }
 

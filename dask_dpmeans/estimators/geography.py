@@ -83,10 +83,10 @@ def points_in(names: "Names | None", d: int) -> SpherePoints:
     (True, False)
     """
     if d != 2:
-        told = "" if names is None else f", {', '.join(map(repr, names[:9]))}"
+        listed = "" if names is None else f", {', '.join(map(repr, names[:9]))}"
         raise InputError(
             "metric='haversine' takes 2 columns, latitude and longitude in degrees, got "
-            f"{d}{told}: choose the two, such as frame[['lat', 'lon']] or --columns"
+            f"{d}{listed}: choose the two, such as frame[['lat', 'lon']] or --columns"
         )
     if names is None:
         return SpherePoints()

@@ -84,13 +84,13 @@ def _no_rows(cube: Any, n_columns: int | None) -> InputError:
     dims = ", ".join(map(repr, cube.dims))
     if n_columns is None:
         return InputError(NO_NAMES.format(dims))
-    said = f"X is a cube of xarray, along {dims}, and the model was fitted to rows of {n_columns:,} columns"
+    subject = f"X is a cube of xarray, along {dims}, and the model was fitted to rows of {n_columns:,} columns"
     features = _dimensions_of(cube.sizes, n_columns)
     if features is None:
-        return InputError(f"{said}, which no dimensions of X have together: choose a part of X")
+        return InputError(f"{subject}, which no dimensions of X have together: choose a part of X")
     samples = [dim for dim in cube.dims if dim not in features]
     return InputError(
-        f"{said}: pass such rows, as X.stack(row={samples}, column={features}).transpose('row', "
+        f"{subject}: pass such rows, as X.stack(row={samples}, column={features}).transpose('row', "
         "'column').data"
     )
 

@@ -312,16 +312,16 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
         settings, choice = self._describe_penalties(), getattr(self, "choice_", None)
         if self.approximation is not None:
             settings = {"kernel": f"{self.kernel}, by {self.approximation}"} | settings
-        told: dict[str, Any] = {"settings": settings}
+        fields: dict[str, Any] = {"settings": settings}
         if isinstance(self.features_, Encoding):
-            told = describe_divergence(self.divergence, self.missing)
-            told["settings"] |= settings
+            fields = describe_divergence(self.divergence, self.missing)
+            fields["settings"] |= settings
         words = replace(
             super().description(),
             objective_parts="inertia {inertia:.9g} + penalties x clusters",
             json={} if choice is None else {"choice": choice.as_json()},
             pictures=("profile", "sharing"),
-            **told,
+            **fields,
         )
         if not hasattr(self, "local_clusters_"):
             return words

@@ -170,12 +170,12 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        told = self._describe_penalty()
+        fields = self._describe_penalty()
         name = f"{self.kernel}"
         if self.approximation is not None:
             name += f", by {self.approximation}"
-        told["settings"] = {"kernel": name} | told["settings"]
-        words = replace(super().description(), **told)
+        fields["settings"] = {"kernel": name} | fields["settings"]
+        words = replace(super().description(), **fields)
         if getattr(self, "implicit_centers_", None) is None:
             return words
         return replace(words, units="in the space of the kernel")

@@ -253,8 +253,8 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         """Return the lines of `show` about the penalties."""
         if self._chooses and getattr(self, "choice_", None) is None:
             return {"penalties": f"{AUTO}, prices"}
-        told = self._numbers
-        read = f"{told['penalty']:g} a cluster, {told['micro_penalty']:g} a micro-cluster"
+        penalties = self._numbers
+        read = f"{penalties['penalty']:g} a cluster, {penalties['micro_penalty']:g} a micro-cluster"
         if not self._chooses:
             return {"penalties": read}
         return {"penalties": f"{read}, chosen from the rows"} | self._describe_choice()

@@ -25,12 +25,12 @@ class OutliersMixin(ClustersMixin):
             else f"{weight:,g} rows are outliers: each costs"
         )
         share = weight / (total + weight)
-        said = f"{few} more than {self.outlier_penalty_:g} ({share:.2%} of all)"
+        amount = f"{few} more than {self.outlier_penalty_:g} ({share:.2%} of all)"
         return {
-            "facts": {"outliers": said},
+            "facts": {"outliers": amount},
             "inertia_name": "inertia, with the price of outliers",
             "json": {"outliers": {"penalty": self.outlier_penalty_, "weight": weight}},
-            "settings": {"outliers": said},
+            "settings": {"outliers": amount},
         }
 
     def _set_outliers(self, penalty: float, weight: float) -> None:

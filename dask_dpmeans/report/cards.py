@@ -145,9 +145,11 @@ def _outline(shares: Float64Array, top: float) -> str:
 
 
 def _neighbor(neighbor: Neighbor, away: str) -> str:
-    told = away.format(number(neighbor.distance))
+    distance_text = away.format(number(neighbor.distance))
     return (
-        f"{told}, {format_share(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else told
+        f"{distance_text}, {format_share(neighbor.doubt)} of the rows in doubt"
+        if neighbor.doubt
+        else distance_text
     )
 
 

@@ -58,22 +58,22 @@ def summary(changes: list[Change], first: str, second: str) -> str:
             return f"The only cluster of {first} is the same in {second}."
         return f"All {total} of {first} are the same in {second}."
     parts = [f"{number:,} {VERBS[kind]}" for kind, number in numbers.items() if number]
-    told, also = join_words(parts), ""
+    text, also = join_words(parts), ""
     if gathered:
         also = f"; {gathered:,} of {second} came from several without most of any"
     if len(parts) == 1:
-        told = told.partition(" ")[2]
-        return f"{'All ' * (sum(numbers.values()) > 1)}{total} of {first} {told}{also}."
-    return f"Of the {total} of {first}, {told}{also}."
+        text = text.partition(" ")[2]
+        return f"{'All ' * (sum(numbers.values()) > 1)}{total} of {first} {text}{also}."
+    return f"Of the {total} of {first}, {text}{also}."
 
 
 def sentences(changes: list[Change], one: Named, other: Named, first: str, second: str) -> str:
     """Return a sentence about each large change, and one about the clusters that stayed."""
     changed = [change for change in changes if change.kind != "stayed"]
-    told = [_sentence(change, one, other, first, second) for change in changed[:MOST_SENTENCES]]
+    found = [_sentence(change, one, other, first, second) for change in changed[:MOST_SENTENCES]]
     rest = len(changed) - MOST_SENTENCES
     if rest > 0:
-        told.append(f"{format_count(rest, 'smaller change')} are in the table below.")
+        found.append(f"{format_count(rest, 'smaller change')} are in the table below.")
     stayed = [change for change in changes if change.kind == "stayed"]
     if stayed:
         names = [
@@ -82,8 +82,8 @@ def sentences(changes: list[Change], one: Named, other: Named, first: str, secon
         ]
         if len(stayed) > MOST_NAMES:
             names.append(f"{len(stayed) - MOST_NAMES:,} more")
-        told.append(f"{format_count(len(stayed), 'cluster')} stayed: {', '.join(names)}.")
-    return " ".join(told)
+        found.append(f"{format_count(len(stayed), 'cluster')} stayed: {', '.join(names)}.")
+    return " ".join(found)
 
 
 def _sentence(change: Change, one: Named, other: Named, first: str, second: str) -> str:

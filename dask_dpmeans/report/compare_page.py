@@ -196,8 +196,8 @@ def _sentence(
         index = found.pairs[one, other].adjusted_rand
         agreed = f"{first} and {second} agree with an adjusted Rand index of {index:.2f}"
         meaning = "" if sentences else " (1: the same clusters, 0: as by chance)"
-        told = change_sentences.summary(changes, first, second)
-        sentences.append(f"{agreed}{meaning}. {told}")
+        changed = change_sentences.summary(changes, first, second)
+        sentences.append(f"{agreed}{meaning}. {changed}")
     return " ".join([*sentences, *_lower(runs)])
 
 
@@ -328,9 +328,9 @@ def _differing_parameters(runs: list[Compared], known: Collection[str]) -> dict[
     asked: list[dict[str, Any]] = []
     for each in runs:
         manifest = each.run.result.manifest
-        told = {name: getattr(manifest.input, name) for name in FITTED}
+        reading = {name: getattr(manifest.input, name) for name in FITTED}
         parameters = dict(manifest.estimator.parameters) | {"seed": manifest.random_state}
-        asked.append(told | parameters)
+        asked.append(reading | parameters)
     names = dict.fromkeys(name for each in asked for name in each if name not in known)
     lines = {
         name: [describe_value(each[name], 40) if name in each else "" for each in asked]

@@ -18,22 +18,22 @@ def headline(result: Result, model: Model) -> str:
 
 def summary(result: Result, model: Model, found: Overview | None) -> str:
     """Return what else a run found, in a few sentences."""
-    told = []
+    sentences = []
     if model.n_clusters_ > 1:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
-        told.append(f"The largest holds {format_share(largest)}")
+        sentences.append(f"The largest holds {format_share(largest)}")
     words = model.description()
     if "outliers" in words.facts:
-        told.append(words.facts["outliers"])
+        sentences.append(words.facts["outliers"])
     if words.bound:
-        told.append(f"The objective is {share_above(model.gap_)}")
-    told += _choice(getattr(model, "choice_", None), model.n_clusters_)
+        sentences.append(f"The objective is {share_above(model.gap_)}")
+    sentences += _choice(getattr(model, "choice_", None), model.n_clusters_)
     if found is not None and found.beyond:
         far = format_share(found.beyond / result.manifest.input.shape[0])
-        told.append(f"{far} of the rows are far from every center")
+        sentences.append(f"{far} of the rows are far from every center")
     if found is not None:
-        told += _doubts(found)
-    return "".join(f"{each}. " for each in told).strip()
+        sentences += _doubts(found)
+    return "".join(f"{each}. " for each in sentences).strip()
 
 
 def join_words(words: list[str]) -> str:
@@ -74,7 +74,7 @@ def _doubts(found: Overview) -> list[str]:
         return []
     if found.doubt == 0:
         return ["No row lies between two clusters"]
-    told = [f"{format_share(found.doubt)} of the rows lie between two clusters"]
+    sentences = [f"{format_share(found.doubt)} of the rows lie between two clusters"]
     doubts = [
         ((near.doubt or 0.0) * each.weight, each, near)
         for each in found.clusters
@@ -82,8 +82,8 @@ def _doubts(found: Overview) -> list[str]:
     ]
     weight, one, other = max(doubts, key=lambda doubt: doubt[0])
     if weight > 0 and other.doubt is not None and other.doubt >= FEW_DOUBTS:
-        told.append(
+        sentences.append(
             f"Clusters {one.cluster} and {other.cluster} are the hardest to tell apart: "
             f"{format_share(other.doubt)} of the rows of {one.cluster} could also belong to {other.cluster}"
         )
-    return told
+    return sentences

@@ -221,10 +221,10 @@ def _bound_of_many(source: RowSource, centers: Float64Array, penalty: float) -> 
     with one_blas_thread():
         better = _better(micro.rows, micro.weights, fitted.penalty, fitted.centers)
         found = fitted.prices(better, source)
-    told = fitted.objective, len(centers)
+    figures = fitted.objective, len(centers)
     if found.value <= penalty or found.paid is None:
-        return LowerBound(penalty, *told, "one cluster")
-    return LowerBound(found.value, *told, "prices of rows", fitted.cluster_gaps(found.paid))
+        return LowerBound(penalty, *figures, "one cluster")
+    return LowerBound(found.value, *figures, "prices of rows", fitted.cluster_gaps(found.paid))
 
 
 def _rows_of_run(result: Result, X: Any, sample_weight: Any) -> tuple[Any, Any]:

@@ -33,6 +33,10 @@ from dask_dpmeans.selection.trial_fits import (
 )
 from dask_dpmeans.storage.location import AnyPlace
 
+FEW_SEEN = (
+    f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster: the penalty may be far off; raise "
+    "summary_rows"
+)
 __all__ = [
     "FarthestFirst",
     "HDPPenalties",
@@ -214,14 +218,9 @@ def penalty_for(
     n_clusters = checks.integer("n_clusters", n_clusters)
     sees_summary = search or not full
     X, sample_weight, where = rows_of_cube(X, sample_weight, where)
-    parameters: dict[str, object] = {
-        "n_clusters": n_clusters,
-        "search": search,
-        "full": full,
-        "metric": metric,
-    }
     own, reading = split_options(where)
-    parameters |= describe_options(own)
+    asked = {"n_clusters": n_clusters, "search": search, "full": full, "metric": metric}
+    parameters: dict[str, object] = asked | describe_options(own)
     with locked_checkpoint(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
         seed = seed_of_job(kept, random_state)
         trial: TrialFits = trial_fits(
@@ -238,12 +237,9 @@ def penalty_for(
     if kept is not None:
         kept.store.location.remove_empty()
     if sees_summary and trial.seen < FEW_ROWS * n_clusters:
-        few = f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster"
-        warnings.warn(
-            f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2
-        )
+        warnings.warn(FEW_SEEN, UserWarning, stacklevel=2)
     k, exact = found.solution.k, full or trial.whole
     rows_used = trial.rows_used(exact=exact)
-    told = partial(metric_of(metric).penalty_of, search=search)
-    tried = tuple((told(price), count) for price, count in found.tried)
-    return PenaltyFor(told(found.penalty), k, n_clusters, tried, exact, rows_used, seed)
+    shown_penalty = partial(metric_of(metric).penalty_of, search=search)
+    tried = tuple((shown_penalty(price), count) for price, count in found.tried)
+    return PenaltyFor(shown_penalty(found.penalty), k, n_clusters, tried, exact, rows_used, seed)

@@ -104,8 +104,10 @@ class RowSource:
     def categories(self) -> Categories:
         """Categories of columns of codes, by the number of the column among those that are used."""
         used = self.prepare.columns or range(self.stored_columns)
-        told = self.stored_categories
-        return {number: told[column] for number, column in enumerate(used) if column in told}
+        categories = self.stored_categories
+        return {
+            number: categories[column] for number, column in enumerate(used) if column in categories
+        }
 
     @property
     def scale(self) -> Float64Array | None:

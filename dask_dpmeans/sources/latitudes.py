@@ -30,9 +30,11 @@ def latitude_of(coords: Sequence[Coordinate]) -> Coordinate:
     found = next(filter(None, ways), [])
     if len(found) != 1:
         names = ", ".join(repr(each.name) for each in found or along) or "none"
-        said = "more than one coordinate is a latitude" if found else "no coordinate is a latitude"
+        reason = (
+            "more than one coordinate is a latitude" if found else "no coordinate is a latitude"
+        )
         raise InputError(
-            f"{said} along the samples: {names}; give sample_weight as a DataArray, such as "
+            f"{reason} along the samples: {names}; give sample_weight as a DataArray, such as "
             "numpy.cos(numpy.deg2rad(X.lat))"
         )
     return found[0]

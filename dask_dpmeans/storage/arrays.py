@@ -105,11 +105,11 @@ def write(
     there, or an array of as many dimensions, whose chunk is replaced.
     """
     content = _content(values, attributes or {})
-    said = sign_attributes((attributes or {}) | {"content": content})
+    signed = sign_attributes((attributes or {}) | {"content": content})
     height = len(values) if values.ndim else 1
     written: dict[str, Any] = {}
     memory = StorePath(MemoryStore(written))
-    array = create(memory, values.shape, values.dtype, dimensions, height, attributes=said)
+    array = create(memory, values.shape, values.dtype, dimensions, height, attributes=signed)
     if values.size:
         array[...] = values
     for key, value in written.items():
@@ -154,12 +154,12 @@ def read_opened(
         )
     attributes = _check_digest(dict(array.attrs), place)
     values = CheckedArray(through(array, WholeStore(array.store)))[...]
-    said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
-    if content != _content(values, said):
+    signed = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
+    if content != _content(values, signed):
         raise CorruptStoreError(
             f"{_shown(place)} does not hold what was written there: its content has another digest"
         )
-    return values, said
+    return values, signed
 
 
 def attributes_of(place: Place) -> dict[str, Any]:
@@ -226,8 +226,8 @@ def _content(values: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> str
     if values.dtype.kind == "T":  # bytes of an array of text are addresses
         values = np.frombuffer(json.dumps(values.tolist()).encode(), np.uint8)
     native = np.asarray(values, values.dtype.newbyteorder("<"), order="C")
-    said = f"{native.dtype.str} {native.shape} {json.dumps(attributes, sort_keys=True)} "
-    return hashlib.sha256(said.encode() + native.tobytes()).hexdigest()
+    described = f"{native.dtype.str} {native.shape} {json.dumps(attributes, sort_keys=True)} "
+    return hashlib.sha256(described.encode() + native.tobytes()).hexdigest()
 
 
 def sign_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -388,8 +388,8 @@ def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: D
 
 def verified_array(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":
     """Return an array, (...), whose chunks are compared with their digests when they are read."""
-    digests, said = read(table, content)
-    if said["layout"] != layout_of(array):
+    digests, signed = read(table, content)
+    if signed["layout"] != layout_of(array):
         raise CorruptStoreError(
             f"{array.store_path} holds another array than the one that was written there"
         )

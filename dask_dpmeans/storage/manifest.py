@@ -72,8 +72,8 @@ class InputDescription:
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the description that JSON holds; an error of `MALFORMED` names what is wrong."""
         usual = {"fingerprint": "", "n_groups": 0, "categories": {}, "sparse": False}
-        told: dict[str, Any] = usual | dict(given)
-        found = {name: told[name] for name in cls.__dataclass_fields__}
+        fields: dict[str, Any] = usual | dict(given)
+        found = {name: fields[name] for name in cls.__dataclass_fields__}
         shape, columns = found["shape"], found["columns"]
         pair = _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1
         _require(pair, "input.shape", shape)
@@ -152,7 +152,7 @@ class Manifest:
 
     @classmethod
     def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "sources": {},
             "choice": None,
             "grid": None,
@@ -160,7 +160,7 @@ class Manifest:
             "estimator": None,
             **given,
         }
-        values = {name: told[name] for name in Manifest.__dataclass_fields__}
+        values = {name: fields[name] for name in Manifest.__dataclass_fields__}
         names, seed = values["column_names"], values["random_state"]
         values["input"] = InputDescription.from_json(values["input"])
         _require(type(seed) is int and seed >= 0, "random_state", seed)

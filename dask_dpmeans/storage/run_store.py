@@ -85,8 +85,8 @@ class RunStore(Output):
         """Write the fields of a lower bound of the finished run, in one write; its passes are done."""
         with only_job(self.location):
             if self.finished():
-                said = {"format": FORMAT, **fields, "of": self._last_step()}
-                arrays.write_root(self / BOUND, {MARKER: said}, ())
+                attributes = {"format": FORMAT, **fields, "of": self._last_step()}
+                arrays.write_root(self / BOUND, {MARKER: attributes}, ())
                 self.steps.remove_checkpoints()
 
     def _last_step(self) -> list[Any]:

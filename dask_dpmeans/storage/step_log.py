@@ -102,8 +102,8 @@ class StepLog:
         values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        said = {"layout": layout, "run": run}
-        state_content = arrays.write(step / "state", packed, attributes=said)
+        attributes = {"layout": layout, "run": run}
+        state_content = arrays.write(step / "state", packed, attributes=attributes)
         history_content = arrays.write(step / "history", History(history).table())
         return {"state": state_content, "history": history_content}
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optimum import labelings
 from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
@@ -187,14 +188,6 @@ def test_without_numba_only_rows_that_may_change_are_compared_with_centers(monke
     assert set(compared) == set(range(30))
 
 
-def partitions(n):
-    """All partitions of n rows, as labels."""
-    each = [[0]]
-    for _ in range(n - 1):
-        each = [[*labels, c] for labels in each for c in range(max(labels) + 2)]
-    return np.array(each)
-
-
 def lowest_errors(rows, weights, spherical):
     """(n,), the least error of all partitions into 1, ..., n clusters."""
     n = len(rows)
@@ -206,7 +199,7 @@ def lowest_errors(rows, weights, spherical):
         squares = inside @ np.square(rows).sum(axis=1)
         costs = squares - np.square(sums).sum(axis=1) / np.maximum(weight, 1e-300)
     least = np.full(n, np.inf)
-    for labels in partitions(n):
+    for labels in labelings(n):
         k = labels.max() + 1
         sets = [int((1 << np.flatnonzero(labels == c)).sum()) for c in range(k)]
         least[k - 1] = min(least[k - 1], costs[sets].sum())

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from strategies import by_definition
 
 from dask_dpmeans.kernels import distance, numba_support
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
@@ -12,12 +13,6 @@ def flat(n, d, seed, dtype=np.float32):
     return (50.0 + random.normal(size=(n, 3)) @ axes + 1e-3 * random.normal(size=(n, d))).astype(
         dtype
     )
-
-
-def by_definition(rows, centers):
-    """(n, k), the float64 sums over the columns in order."""
-    columns = zip(rows.astype(np.float64).T, centers.T, strict=True)
-    return sum((values[:, np.newaxis] - middles) ** 2 for values, middles in columns) + 0.0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

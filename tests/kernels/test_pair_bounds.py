@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.test_hamerly_bounds import CHANGES, KINDS, changed
+from kernels.test_hamerly_bounds import CHANGES, KINDS, blobs, changed
 from strategies import seeds, table
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
@@ -50,12 +50,6 @@ def test_pairs_are_those_of_the_definition_after_any_changes(kind, dtype, change
         for change in [*changes, "none", "none"]:
             check_pairs(bounds.nearest_two(rows, Centers(centers), Scratch()), rows, centers)
             centers = changed(centers, rows, change, rng)
-
-
-def blobs(n, k, d):
-    rng = np.random.default_rng(0)
-    centers = 10 * rng.normal(size=(k, d))
-    return (centers[np.arange(n) % k] + 0.1 * rng.normal(size=(n, d))).astype(np.float32), centers
 
 
 def ranked_rows(monkeypatch):

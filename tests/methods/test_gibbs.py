@@ -1,11 +1,12 @@
 """The sampler draws from the posterior, which is enumerated here, partition by partition."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import exp, fsum, isclose, log
 
 import numpy as np
 import pytest
+from optimum import labelings
 from scipy import stats
 
 from dask_dpmeans import InputError, reference
@@ -15,16 +16,6 @@ from dask_dpmeans.methods.gibbs import Method, limit_concentration
 
 ROWS = np.array([[0.0, 0.5], [1.0, 0.5], [2.5, -1.0], [3.0, 2.0]])
 RHO = 4.0
-
-
-def partitions(n: int) -> Iterator[tuple[int, ...]]:
-    """All partitions of n rows, as labels in order of opening."""
-    if n == 0:
-        yield ()
-        return
-    for labels in partitions(n - 1):
-        for label in range(max(labels, default=-1) + 2):
-            yield (*labels, label)
 
 
 def log_prior(labels: tuple[int, ...], alpha: float) -> float:
@@ -56,7 +47,7 @@ def expected(
     """The posterior probability of each partition; what has a prior is integrated out on a grid of logarithms."""
     grid = np.geomspace(1e-3, 1e3, 301)
     found = {}
-    for labels in partitions(len(ROWS)):
+    for labels in map(tuple, labelings(len(ROWS)).tolist()):
         alphas = (
             [(alpha, 1.0)]
             if alpha_prior is None

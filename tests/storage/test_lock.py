@@ -29,8 +29,9 @@ from dask_dpmeans.selection.penalty import (
     stored_path,
     write_path,
 )
-from dask_dpmeans.storage import lock
+from dask_dpmeans.storage import lock, output
 from dask_dpmeans.storage.lock import NAME, Lock, only_job
+from dask_dpmeans.storage.output import new_output
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
 HOLD = """
@@ -407,3 +408,23 @@ def test_signs_of_life_are_never_seen_by_half(path, monkeypatch):
     with only_job(path) as held:
         for _ in range(300):
             held.check()
+
+
+def test_an_output_that_another_job_finished_before_the_lock_was_held_is_refused(
+    tmp_path, monkeypatch
+):
+    place = tmp_path / "tree.zarr"
+
+    def locked_late(location):
+        monkeypatch.undo()
+        with new_output(place, "tree", {}, ["penalty"], force=False) as new:
+            new.write("penalty", np.ones(1), ("level",))
+        return only_job(location)
+
+    monkeypatch.setattr(output, "only_job", locked_late)
+    with (
+        pytest.raises(InputError, match="holds a tree: force=True removes it first"),
+        output.Output.at(place).locked("tree", [], force=False),
+    ):
+        raise AssertionError("the lock was held")
+    assert not (place / NAME).exists()

@@ -175,16 +175,16 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
         line = _decode_line(content[:end], file, name)
         names = tuple(next(csv.reader([line], delimiter=delimiter), ()))
     way = f"pandas.read_csv({file.shown!r}, {{}}).to_parquet('table.parquet')"
-    said = f"{name}: the first line of {file.shown} must hold the names of the columns"
+    subject = f"{name}: the first line of {file.shown} must hold the names of the columns"
     if not any(names):
-        raise InputError(f"{said}, and it is empty")
+        raise InputError(f"{subject}, and it is empty")
     if all(map(_is_number, names)) and not _are_labels(names):
         raise InputError(
-            f"{said}, and it holds numbers: write one, as {way.format('header=None')} does"
+            f"{subject}, and it holds numbers: write one, as {way.format('header=None')} does"
         )
     if len(names) == 1 and ";" in names[0]:
         raise InputError(
-            f"{said} with commas between, got {names[0]!r}: convert it, as {way.format('sep=' + repr(';'))} does"
+            f"{subject} with commas between, got {names[0]!r}: convert it, as {way.format('sep=' + repr(';'))} does"
         )
     return CsvColumns(names, delimiter), mark + end
 

@@ -52,11 +52,11 @@ def open_stored(
 
 def is_plain(variable: "Variable", array: "zarr.Array[Any]") -> bool:
     """Return whether a variable's values are its array's, (...): there is nothing to decode."""
-    told = {name for name in DECODED if name in variable.encoding}
+    found = {name for name in DECODED if name in variable.encoding}
     fill = variable.encoding.get("_FillValue", 0)
-    if told == {"_FillValue"} and array.dtype.kind == "f" and np.isnan(fill):
-        told = set()  # NaN stays NaN
-    return not told and variable.dtype == array.dtype and variable.shape == array.shape
+    if found == {"_FillValue"} and array.dtype.kind == "f" and np.isnan(fill):
+        found = set()  # NaN stays NaN
+    return not found and variable.dtype == array.dtype and variable.shape == array.shape
 
 
 def _open_level(
@@ -101,8 +101,8 @@ def _open_decoded(source: Any, **options: Any) -> "Dataset":
         return opened(decode_times=xarray.coders.CFDatetimeCoder(use_cftime=False))
     except ValueError:
         numbers: Dataset = opened(decode_times=False)
-        told = {each.attrs.get("calendar", CALENDARS[0]) for each in numbers.variables.values()}
-        if told <= {*CALENDARS}:
+        found = {each.attrs.get("calendar", CALENDARS[0]) for each in numbers.variables.values()}
+        if found <= {*CALENDARS}:
             raise
         return numbers
 

@@ -49,8 +49,8 @@ class Level:
             if self.scale:
                 unit = self.units[number]
                 places: Raw = self.offset[number] + self.scale[number] * np.arange(size)
-                told = {} if unit is None else {"units": unit}
-                found[axis] = (axis, places, told | ({"positive": "down"} if axis == "y" else {}))
+                attrs = {} if unit is None else {"units": unit}
+                found[axis] = (axis, places, attrs | ({"positive": "down"} if axis == "y" else {}))
         return found
 
 
@@ -75,8 +75,8 @@ def image_hint(group: "zarr.Group", path: str) -> str | None:
     levels = list(_levels(group.attrs.asdict()))
     if not levels:
         return None
-    told = "name the dimensions that are features, such as features='c' or --features c"
-    return f"{_choice(group, levels, path)}; then {told}"
+    advice = "name the dimensions that are features, such as features='c' or --features c"
+    return f"{_choice(group, levels, path)}; then {advice}"
 
 
 def _choice(group: "zarr.Group", levels: list[Level], path: str) -> str:
@@ -114,9 +114,9 @@ def level_at(place: Location) -> "tuple[zarr.Group, str, Level] | None":
 
 def _levels(attributes: Mapping[str, Any]) -> Iterator[Level]:
     """Yield the levels that the attributes of a group describe."""
-    told = attributes.get("ome", attributes)
-    channels = _channels(told.get("omero"))
-    for image in told.get("multiscales", ()):
+    metadata = attributes.get("ome", attributes)
+    channels = _channels(metadata.get("omero"))
+    for image in metadata.get("multiscales", ()):
         axes = [each if isinstance(each, dict) else {"name": each} for each in image["axes"]]
         names = tuple(str(each["name"]) for each in axes)
         units = tuple(each.get("unit") for each in axes)

@@ -221,10 +221,10 @@ def _flawed_columns(group: Any) -> Iterator[str]:
     """Yield the columns of a row group with nulls or too large integers, by their statistics."""
     for number in range(group.num_columns):
         column = group.column(number)
-        told = column.statistics
-        if told is None:
+        statistics = column.statistics
+        if statistics is None:
             continue
-        ends = [told.min, told.max] if told.has_min_max else []
+        ends = [statistics.min, statistics.max] if statistics.has_min_max else []
         large = any(isinstance(end, int) and abs(end) > EXACT for end in ends)
-        if large or (told.has_null_count and told.null_count):
+        if large or (statistics.has_null_count and statistics.null_count):
             yield column.path_in_schema

@@ -185,12 +185,7 @@ def open_table(
     pairs = list(zip(chosen, kinds, strict=True))
     widths = tuple(_width(parts, *pair) if is_lists(pair[1]) else None for pair in pairs)
     firsts = list(accumulate((1 if width is None else width for width in widths), initial=0))
-    coded = {
-        number: column
-        for number, (column, kind) in zip(firsts, pairs, strict=False)
-        if _is_coded(number, column, kind, categorical)
-    }
-    unread = _unread(firsts, pairs, set(coded.values()), used)
+    coded, unread = _coded_and_unread(firsts, pairs, categorical, used)
     pairs = [(column, kind) for column, kind in pairs if column not in unread or is_number(kind)]
     _check_kinds(opened, pairs, set(coded.values()), path, name)
     numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
@@ -214,20 +209,23 @@ def open_table(
     )
 
 
-def _unread(
+def _coded_and_unread(
     firsts: Sequence[int],
     pairs: Sequence[tuple[str, Any]],
-    coded: set[str],
+    categorical: CategoricalColumns | None,
     used: Sequence[int] | None,
-) -> frozenset[str]:
-    """Return the columns that are not used and hold neither lists nor categories."""
-    if used is None:
-        return frozenset()
-    return frozenset(
-        column
-        for number, (column, kind) in zip(firsts, pairs, strict=False)
-        if number not in used and column not in coded and not is_lists(kind)
-    )
+) -> tuple[dict[int, str], frozenset[str]]:
+    """Return the columns of categories by their number, and those that are not read at all.
+
+    `firsts` are the numbers of the first column of numbers of each pair, a column and its type.
+    """
+    coded, unread = {}, set()
+    for number, (column, kind) in zip(firsts, pairs, strict=False):
+        if _is_coded(number, column, kind, categorical):
+            coded[number] = column
+        elif used is not None and number not in used and not is_lists(kind):
+            unread.add(column)
+    return coded, frozenset(unread - set(coded.values()))
 
 
 def _with_categories(
@@ -285,17 +283,17 @@ def _explain_type(
     opened: list[TableFile], column: str, kind: Any, path: str
 ) -> tuple[str, str | None]:
     """Return what a column without numbers holds, and how to read it as numbers, if that is known."""
-    said = f"is of type {kind}, no numbers"
+    reason = f"is of type {kind}, no numbers"
     parts = opened[0].parts
     if not (parts and isinstance(parts[0], CsvPart) and pyarrow.types.is_string(kind)):
-        return said, None
+        return reason, None
     for table in rows_of(tuple(part for file in opened for part in file.parts), (column,)):
         found = explain_texts(table[column].drop_null().unique().to_pylist(), path)
         if found is not None:
             text, way = found
             spelt = f"if it spells numbers, convert it, as {way} does"
             return f"holds {describe_value(text)}, which is no number", spelt if way else None
-    return said, None
+    return reason, None
 
 
 def _check_alike(

@@ -6,13 +6,13 @@
 import json
 import math
 import os
-from functools import cache
 from itertools import pairwise
 
 import dask.array as da
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from optimum import partitions
 from strategies import contents
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, dry_run, fit, load, predict
@@ -35,17 +35,6 @@ def prices(penalty, discount, k):
     return math.fsum(price(penalty, discount, j) for j in range(1, k + 1))
 
 
-@cache
-def partitions(n):
-    """Every partition of n rows, as tuples of sets of bits."""
-    if n == 0:
-        return [()]
-    row = 1 << (n - 1)
-    smaller = partitions(n - 1)
-    joined = [(*p[:c], p[c] | row, *p[c + 1 :]) for p in smaller for c in range(len(p))]
-    return joined + [(*p, row) for p in smaller]
-
-
 def lowest(rows, weights, penalty, discount):
     """The least squared error plus prices, and its number of clusters, over all partitions."""
     n = len(rows)
@@ -56,7 +45,11 @@ def lowest(rows, weights, penalty, discount):
     errors = squares - ((inside @ rows) ** 2).sum(axis=1) / masses
     totals = [prices(penalty, discount, k) for k in range(n + 1)]
     return min(
-        (math.fsum(errors[cluster] for cluster in each) + totals[len(each)], len(each))
+        (
+            math.fsum(errors[sum(1 << row for row in cluster)] for cluster in each)
+            + totals[len(each)],
+            len(each),
+        )
         for each in partitions(n)
     )
 

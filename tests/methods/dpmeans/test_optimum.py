@@ -1,12 +1,12 @@
 """Searches of few rows beside the least objective of all partitions, which is found by trying each of them."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optimum import labelings
 from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, TooManyClustersError
@@ -20,15 +20,6 @@ REACHED = 1 + 1e-9
 EACH_METRIC = pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 
 
-@cache
-def partitions(n):
-    """(p, n), every partition of n rows: a row joins a cluster of those before it, or opens the next one."""
-    every = [[0]]
-    for _ in range(1, n):
-        every = [[*each, label] for each in every for label in range(max(each) + 2)]
-    return np.array(every)
-
-
 def optimum(rows, weights, penalty, metric):
     """The least objective: of directions 2 (weight - length of the sum) a cluster, or else the squared error."""
     heavy = weights > 0
@@ -37,7 +28,7 @@ def optimum(rows, weights, penalty, metric):
         rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     else:
         rows = rows - np.average(rows, axis=0, weights=weights)
-    every = partitions(len(rows))
+    every = labelings(len(rows))
     costs = np.zeros(len(every))
     for label in range(len(rows)):
         members = (every == label) * weights

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optimum import labelings
 from strategies import chunkings, contents, groupings, labels_of, seeds, spread, tables, weights_of
 
 from dask_dpmeans import HDPMeans, reference
@@ -250,18 +251,10 @@ def test_a_pass_with_deletes_and_splits_does_not_lose(seed, monkeypatch):
         before = after
 
 
-def partitions(n):
-    """All partitions of n rows into clusters, as (many, n) labels."""
-    found = [[0]]
-    for _ in range(n - 1):
-        found = [[*labels, label] for labels in found for label in range(max(labels) + 2)]
-    return np.array(found)
-
-
 def optimum(rows, weights, groups, local_penalty, global_penalty):
     """The least of eq. 2 over all partitions: each set uses the clusters that its rows of weight are in."""
     rows, groups = rows[weights > 0], groups[weights > 0]
-    weights, labels = weights[weights > 0], partitions(int((weights > 0).sum()))
+    weights, labels = weights[weights > 0], labelings(int((weights > 0).sum()))
     costs = np.zeros(len(labels))
     for cluster in range(len(rows)):
         members = labels == cluster

@@ -383,7 +383,7 @@ def test_new_processes_for_each_pass_are_told_unless_they_are_kept(scheduler, mo
         with dask.config.set(pool=object()):
             kept = as_source(lazy)
     with dask.config.set(scheduler="threads"):
-        assert as_source(lazy).summary.n_rows == told.summary.n_rows == kept.summary.n_rows == 20
+        assert as_source(lazy).plan.n_rows == told.plan.n_rows == kept.plan.n_rows == 20
 
 
 @settings(max_examples=10)

@@ -19,12 +19,12 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, leading_column
-from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose_from
+from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose_from, choose_from_summary, flatten
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of, outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.methods.dpmeans.starts import Restart
-from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, check_room, choice_summary
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, check_room
 
 ROUNDS = 6
 """Most searches for the rows that are left."""
@@ -61,13 +61,13 @@ class AutoPenalty:
         Fits of halves run at the same time if there are workers or threads.
         """
         check_room(source)
-        rows, whole = choice_summary(source, seed)
         divergence = self.method.divergence
         parameters = ChoiceParameters(seed, divergence.spherical, divergence.length)
-        chosen = choose_from(source, self._flat(rows), parameters)
+        chosen, rows = choose_from_summary(source, parameters, self.flat)
+        passes = chosen.passes
         if self.method.may_have_outliers:
             chosen = self._choose_without_outliers(source, rows, parameters, chosen)
-        choice, passes = chosen.choice, 1 if whole else 3
+        choice = chosen.choice
         if self.flat is None and not divergence.spherical:
             choice = replace(choice, leading=leading_column(source))
         chosen = replace(chosen, choice=choice, passes=passes)
@@ -87,15 +87,9 @@ class AutoPenalty:
             part = InMemoryRows(
                 rows.rows[left], None if rows.weights is None else rows.weights[left]
             )
-            chosen = choose_from(source, self._flat(part), parameters)
+            chosen = choose_from(source, flatten(part, self.flat), parameters)
             method, kept = self.method, left
         return chosen
-
-    def _flat(self, rows: InMemoryRows) -> InMemoryRows:
-        """Return rows of a summary in the space where squared distances are about the costs."""
-        if self.flat is None:
-            return rows
-        return InMemoryRows(self.flat(rows.rows.astype(np.float64)), rows.weights)
 
     def at(self, choice: Choice, seed: int) -> search.Method:
         """Return the search at a chosen penalty."""

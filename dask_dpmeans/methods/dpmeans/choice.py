@@ -96,7 +96,7 @@ class Choice:
     """The chosen number of clusters, then the others by falling score."""
     evidence: float
     """Standard deviations by which the rows differ from uniform clouds of the same covariance, in
-    inertia and score together, times the stability, at the best number of clusters.  There are
+    inertia and score together, times the stability, at the best number of clusters, or the next.  There are
     clusters if it is at least `EVIDENCE`."""
     tried: int
     """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone."""
@@ -148,6 +148,8 @@ class Choice:
         count = format_count(self.n_clusters, "cluster")
         if not self.divided:
             return f"{count}: no other number {self.without}"
+        if self.passed_over is not None:
+            return f"{count}: a high score, and rows without clusters do not do as well"
         if self.chosen.score >= max(
             each.score for each in self.alternatives if each.n_clusters > 1
         ):
@@ -161,7 +163,15 @@ class Choice:
         if not self.divided or not others:
             return None
         second = max(others, key=lambda each: each.merit)
-        return second if second.merit >= NEARLY * self.chosen.merit else None
+        nearly = NEARLY * self.chosen.merit <= second.merit <= self.chosen.merit
+        return second if nearly else None
+
+    @property
+    def passed_over(self) -> Alternative | None:
+        """The number of clusters with a higher merit that has no evidence; None if there is none."""
+        others = [each for each in self.alternatives[1:] if each.n_clusters > 1]
+        first = max(others, key=lambda each: each.merit, default=self.chosen)
+        return first if self.divided and first.merit > self.chosen.merit else None
 
     def next_best(self, n_clusters: int) -> Alternative | None:
         """Return the next alternative to a fit with `n_clusters`; None if no other number is there."""
@@ -201,7 +211,14 @@ class Choice:
             "ranges; allowing for that, "
         )
         longest = max(self.alternatives, key=lambda each: each.score)
-        if longest.score > chosen.score:
+        passed = self.passed_over
+        if passed is not None:
+            count = format_count(passed.n_clusters, "cluster")
+            text += (
+                f"{count} would be better, but {self.halved} without clusters, spread evenly in the "
+                "same directions, divide into as many about as well."
+            )
+        elif longest.score > chosen.score:
             count = format_count(longest.n_clusters, "cluster")
             text += f"{count} would stay longer, but halves of the {self.halved} "
             if (longest.stability or 0.0) < (chosen.stability or 0.0):

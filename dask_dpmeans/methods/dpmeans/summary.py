@@ -67,6 +67,15 @@ def choice_summary(source: Source, seed: int) -> tuple[InMemoryRows, bool]:
     return summary_of(source, size, seed, whole=2 * SUMMARY_ROWS)
 
 
+def larger_summary(source: Source, seed: int) -> InMemoryRows | None:
+    """Return the largest summary of many rows; None if it is no larger, or takes much memory."""
+    n, d = source.plan.n_rows, len(source.summary.sums)
+    size = 2 * SUMMARY_ROWS
+    if summary_rows(n, d) >= size or choice_bytes(size, d) > NO_QUESTION:
+        return None
+    return summary_of(source, size, seed, whole=0)[0]
+
+
 def check_room(source: Source) -> None:
     """Refuse rows of so many columns that a choice from their summary does not fit in memory.
 
@@ -197,7 +206,7 @@ class Summary:
         """Return by how many standard deviations k clusters of the rows differ from uniform clouds.
 
         The clouds are `UniformClouds`.  The deviates of the logarithm of the squared error and of
-        the best score are added.  The clouds and the rows are split alike, without merges.
+        the best score of k or more are added.  The clouds and the rows are split alike, without merges.
         """
         tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
         if k > REFINED * tried:
@@ -207,9 +216,14 @@ class Summary:
         )
 
     def _figures(self, k: int, tried: int) -> Figures:
-        """Return the logarithm of the share of the error that k clusters leave, and the best score."""
+        """Return the logarithm of the share of the error that k clusters leave, and a score.
+
+        It is the best score of k or more clusters.  Fewer clusters of a cloud, such as the halves
+        of a long one, may have a long range without having clusters.
+        """
         path = self.path(min(tried, len(self.rows)), turns=0)
-        scores = map(score, self.candidates(path, tried))
+        some = [each for each in self.candidates(path, tried) if each.n_clusters >= k]
+        scores = map(score, some)
         left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
         return math.log(max(left, FLOOR)), max(scores, default=0.0)
 

@@ -38,7 +38,7 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
 
 @compile_part
 def merge_cost(a: int, b: int, centers: Float64Array, weights: Float64Array) -> float:
-    """Return the rise of the squared error by a merge of two clusters; centers (k, d), weights (k,)."""
+    """Return the rise of the squared error by a merge of two clusters."""
     squared = 0.0
     for j in range(centers.shape[1]):
         difference = centers[a, j] - centers[b, j]

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import PLAIN, compile_loop, compiled_or_plain
+from dask_dpmeans.kernels.numba_support import compile_loop, compiled_or_plain
 
 MORE_ROOM = 8
 """Room for new clusters, if half of the present ones are not more."""
+ROW_WORK = 2**12
+"""Numbers that NumPy handles in the time of its calls for one row, some 4 microseconds."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,9 @@ def reseat(
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
         fixed = seats.rows, seats.fresh, opening, logs, seats.half_precision
         given = done, k, *fixed, labels, means, counts, offers
-        work = PLAIN * (n - done) * offers.shape[1]
-        done, k = compiled_or_plain(_reseat_rows, given, work)(*given)
+        work = (n - done) * (ROW_WORK + 8 * offers.shape[1])
+        reseat = compiled_or_plain(_reseat_rows_compiled, given, work, twin=_reseat_rows)
+        done, k = reseat(*given)
     return labels, means[:k], counts[:k]
 
 
@@ -76,15 +79,6 @@ def _gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float6
     return -np.log(random.standard_exponential(shape))
 
 
-def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
-    """Return squared distances, (n, k), of rows, (n, d), to centers, (k, d), by definition."""
-    squared = np.zeros((len(rows), len(centers)))
-    for values, middles in zip(rows.T, centers.T, strict=True):
-        squared += np.square(values[:, np.newaxis] - middles)
-    return squared
-
-
-@compile_loop
 def _reseat_rows(
     done: int,
     k: int,
@@ -104,6 +98,47 @@ def _reseat_rows(
     (n,), means, (room, d), and counts, (room,), change in place.  It ends early if the room is used
     up.
     """
+    n, room = offers.shape
+    for i in range(done, n):
+        if k == room:
+            return i, k
+        counts[labels[i]] -= 1
+        weights = offers[i, :k] + logs[counts[:k]]
+        best = int(weights.argmax())
+        if opening[i] > weights[best]:
+            best = k
+            means[k] = fresh[i]
+            squared = squared_to_means(rows[i + 1 :], means[k : k + 1])[:, 0]
+            offers[i + 1 :, k] -= half_precision * squared
+            k += 1
+        labels[i] = best
+        counts[best] += 1
+    return n, k
+
+
+def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """Return squared distances, (n, k), of rows, (n, d), to centers, (k, d), by definition."""
+    squared = np.zeros((len(rows), len(centers)))
+    for values, middles in zip(rows.T, centers.T, strict=True):
+        squared += np.square(values[:, np.newaxis] - middles)
+    return squared
+
+
+@compile_loop
+def _reseat_rows_compiled(
+    done: int,
+    k: int,
+    rows: Float64Array,
+    fresh: Float64Array,
+    opening: Float64Array,
+    logs: Float64Array,
+    half_precision: float,
+    labels: Int64Array,
+    means: Float64Array,
+    counts: Int64Array,
+    offers: Float64Array,
+) -> tuple[int, int]:
+    """Compiled twin of `_reseat_rows`."""
     n, room = offers.shape
     for i in range(done, n):
         if k == room:

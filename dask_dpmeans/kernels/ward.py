@@ -3,7 +3,7 @@
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import PLAIN, compile_loop, compile_part, compiled_or_plain
+from dask_dpmeans.kernels.numba_support import CALL, compile_loop, compile_part, compiled_or_plain
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
@@ -29,43 +29,13 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     groups = np.arange(len(weights))
     sums = centers * weights[:, np.newaxis]
     given = float(penalty), centers.copy(), weights.copy(), sums, groups
-    work = PLAIN * len(centers) * centers.size
-    compiled_or_plain(_merge_cheapest, given, work)(*given)
+    work = len(centers) * (8 * centers.size + 4 * CALL)
+    compiled_or_plain(_merge_cheapest_compiled, given, work, twin=_merge_cheapest)(*given)
     for number, other in enumerate(groups):
         groups[number] = groups[other]  # a lower number, whose own group is final
     return groups
 
 
-@compile_part
-def merge_cost(a: int, b: int, centers: Float64Array, weights: Float64Array) -> float:
-    """Return the rise of the squared error by a merge of two clusters."""
-    squared = 0.0
-    for j in range(centers.shape[1]):
-        difference = centers[a, j] - centers[b, j]
-        squared += difference * difference
-    cost: float = weights[a] * weights[b] / (weights[a] + weights[b]) * squared
-    return cost
-
-
-@compile_part
-def _cheapest_after(
-    a: int,
-    centers: Float64Array,
-    weights: Float64Array,
-    groups: IndexArray,
-    costs: Float64Array,
-    partners: IndexArray,
-) -> None:
-    """Find the partner after cluster a whose merge with it costs least."""
-    costs[a] = np.inf
-    for b in range(a + 1, len(weights)):
-        if groups[b] == b:
-            cost = merge_cost(a, b, centers, weights)
-            if cost < costs[a]:
-                costs[a], partners[a] = cost, b
-
-
-@compile_loop
 def _merge_cheapest(
     penalty: float,
     centers: Float64Array,
@@ -83,9 +53,90 @@ def _merge_cheapest(
     in the pair.
     """
     k = len(weights)
-    costs, partners = np.empty(k), np.zeros(k, np.intp)
+    costs, partners = np.full(k, np.inf), np.zeros(k, np.intp)
     for a in range(k):
         _cheapest_after(a, centers, weights, groups, costs, partners)
+    while costs.min(initial=np.inf) < penalty:
+        a = int(costs.argmin())
+        b = partners[a]
+        groups[b], costs[b] = a, np.inf
+        weights[a] += weights[b]
+        sums[a] += sums[b]
+        centers[a] = sums[a] / weights[a]
+        before = np.flatnonzero(groups[:b] == np.arange(b))
+        for c in before[(partners[before] == a) | (partners[before] == b)]:
+            _cheapest_after(c, centers, weights, groups, costs, partners)
+
+
+def _cheapest_after(
+    a: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    groups: IndexArray,
+    costs: Float64Array,
+    partners: IndexArray,
+) -> None:
+    """Find the partner after cluster a whose merge with it costs least."""
+    after = np.arange(a + 1, len(weights))
+    after = after[groups[a + 1 :] == after]
+    each = merge_costs(a, after, centers, weights)
+    costs[a] = each.min(initial=np.inf)
+    if np.isfinite(costs[a]):
+        partners[a] = after[each.argmin()]
+
+
+def merge_costs(
+    a: int, others: IndexArray, centers: Float64Array, weights: Float64Array
+) -> Float64Array:
+    """Return the rise of the squared error, (m,), by a merge of cluster a with each other, (m,)."""
+    squares = np.square(centers[a] - centers[others])
+    squared = np.add.accumulate(squares, axis=1)[:, -1]
+    costs: Float64Array = weights[a] * weights[others] / (weights[a] + weights[others]) * squared
+    return costs
+
+
+@compile_part
+def _merge_cost_compiled(a: int, b: int, centers: Float64Array, weights: Float64Array) -> float:
+    """Compiled twin of `merge_costs`, for one pair."""
+    squared = 0.0
+    for j in range(centers.shape[1]):
+        difference = centers[a, j] - centers[b, j]
+        squared += difference * difference
+    cost: float = weights[a] * weights[b] / (weights[a] + weights[b]) * squared
+    return cost
+
+
+@compile_part
+def _cheapest_after_compiled(
+    a: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    groups: IndexArray,
+    costs: Float64Array,
+    partners: IndexArray,
+) -> None:
+    """Compiled twin of `_cheapest_after`."""
+    costs[a] = np.inf
+    for b in range(a + 1, len(weights)):
+        if groups[b] == b:
+            cost = _merge_cost_compiled(a, b, centers, weights)
+            if cost < costs[a]:
+                costs[a], partners[a] = cost, b
+
+
+@compile_loop
+def _merge_cheapest_compiled(
+    penalty: float,
+    centers: Float64Array,
+    weights: Float64Array,
+    sums: Float64Array,
+    groups: IndexArray,
+) -> None:
+    """Compiled twin of `_merge_cheapest`."""
+    k = len(weights)
+    costs, partners = np.empty(k), np.zeros(k, np.intp)
+    for a in range(k):
+        _cheapest_after_compiled(a, centers, weights, groups, costs, partners)
     while k:
         a = int(np.argmin(costs))
         if not costs[a] < penalty:
@@ -98,4 +149,4 @@ def _merge_cheapest(
             centers[a, j] = sums[a, j] / weights[a]
         for c in range(b):
             if groups[c] == c and (partners[c] == a or partners[c] == b):
-                _cheapest_after(c, centers, weights, groups, costs, partners)
+                _cheapest_after_compiled(c, centers, weights, groups, costs, partners)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
 from dask_dpmeans import reference
-from dask_dpmeans.kernels.ward import merge, merge_cost
+from dask_dpmeans.kernels.ward import merge, merge_costs
 
 TINY = 1e-9
 """Relative rounding of a cost, with room."""
@@ -83,7 +83,7 @@ def test_the_sum_of_eq_10_follows_from_two_moments(drawn, data):
         [reference.group_mean(group, centers.tolist(), weights.tolist()) for group in (left, right)]
     )
     each = np.array([weights[left].sum(), weights[right].sum()])
-    cost = merge_cost(0, 1, means, each) - penalty
+    cost = merge_costs(0, np.array([1]), means, each)[0] - penalty
     wanted = reference.merge_cost(left, right, centers.tolist(), weights.tolist(), penalty)
     scale = penalty + each.sum() * max(1.0, float(np.square(centers).max()))
     assert cost == pytest.approx(wanted, rel=1e-9, abs=1e-12 * scale)

@@ -30,7 +30,6 @@ from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
 
@@ -643,9 +642,6 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
         answer = CliRunner().invoke(main, command)
         assert answer.exit_code == 2, answer.output
         assert f"{os.strerror(number)}: 'run.zarr/lock': this user may not read it" in answer.output
-    monkeypatch.setattr(RunStore, "begun", closed)  # what is there cannot be read either
-    answer = CliRunner().invoke(main, ["fit", "data.zarr/rows", "run.zarr", "--penalty", "4"])
-    assert answer.exit_code == 2, answer.output
 
 
 def test_the_same_commands_under_dask() -> None:

@@ -461,6 +461,13 @@ def test_load_names_the_run_that_is_no_path() -> None:
         load(DPMeans(3.0))  # type: ignore[arg-type]
 
 
+def test_predict_with_an_estimator_in_the_place_of_a_run_says_what_to_call(tmp_path: Path) -> None:
+    model: Any = DPMeans(3.0).fit(np.zeros((3, 2)))
+    told = r"^run must be the path of a run, got DPMeans\(penalty=3\.0\): use model\.predict\(X\)"
+    with pytest.raises(InputError, match=told):
+        predict(model, np.zeros((3, 2)), tmp_path / "out")
+
+
 def test_a_class_in_the_place_of_an_estimator_says_how_to_make_one(tmp_path: Path) -> None:
     message = r"^method must be an estimator, got the class DPMeans: give DPMeans\(\)$"
     with pytest.raises(InputError, match=message):

@@ -99,6 +99,7 @@ def predict(
     if isinstance(run, Result):
         result = run
     else:
+        _refuse_model(run)
         check_options(storage_options, run, data, out, groups)
         result = read_run(run, storage_options)
     inputs, options = [result.store.location, data, groups], storage_options
@@ -114,6 +115,15 @@ def predict(
         found = _predict_group(result, rows, group, groups, None, False, inputs, **stored)
         table.write(folder / "predictions.zarr", PREDICTED, kept)
     return found
+
+
+def _refuse_model(run: object) -> None:
+    """Raise `InputError` for an estimator in the place of a run."""
+    if hasattr(run, "predict"):
+        raise InputError(
+            f"run must be the path of a run, got {checks.describe_value(run)}: use model.predict(X), or make "
+            "a run with dask_dpmeans.fit(data, run, model)"
+        )
 
 
 def check_target(

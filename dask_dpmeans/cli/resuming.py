@@ -53,7 +53,7 @@ def _can_continue(error: BaseException, run: storage.Location) -> bool:
         store = storage.RunStore.at(run)
         return store.begun() and not (is_forbidden(error) and store.finished())
     except OSError:  # the store still does not respond; --resume also begins a new run
-        return not is_forbidden(error)
+        return True
 
 
 def _advice(run: storage.Location, again: str) -> str:

@@ -30,7 +30,7 @@ BEYOND = {
     "s.nc/refl": r"s\.nc is a NetCDF file: give it alone, .*--variables refl, and the dimensions",
     "g.zarr/c": r"the Zarr group .*g\.zarr has no 'c': it has .*g\.zarr/a/rows, .*g\.zarr/b$",
     "g.zarr/a/row": r"the Zarr group .*g\.zarr/a has no 'row': it has .*g\.zarr/a/rows$",
-    "labels.zarr/c": r"the Zarr group .*labels\.zarr has no 'c': it has .*labels\.zarr/label$",
+    "labels.zarr/c": r"the Zarr group .*labels\.zarr has no 'c': it has [^,]*labels\.zarr/label$",
     "g.zarr/b/0": r"g\.zarr/b is an array, and has no '0' in it: give .*g\.zarr/b$",
     "x.npy/rows": r"x\.npy is a file, and has no 'rows' in it",
     "t.csv/age": r"t\.csv is a table: name its columns as .*t\.csv#age",

@@ -55,8 +55,8 @@ halves agree on them too."""
 NEXT = 0.6
 """The next number by merit is chosen if the best has no evidence, and it has this share of the merit.
 Of 87 sets that it was not chosen on, with scores of clouds from k on, 50 had the right number of
-clusters, before 48; mean ARI .777 and .738.  Of 116 without clusters, 110 and 111 were one cluster; of 50 of 300 x 5 lognormal rows,
-13 and 21."""
+clusters, before 48; mean ARI .777 and .738.  Of 116 without clusters, 110 and 111 were
+one cluster; of 50 sets of 300 x 5 lognormal rows, 13 and 21."""
 ONE_IN = 40
 """Halves have as many clusters as all rows if the numbers differ by at most one in so many."""
 HALVINGS, HALF_TRIED = 2, 1.25
@@ -102,6 +102,7 @@ def choose_from_summary(
     """Choose a penalty from a summary of the rows, and return the summary, too.
 
     If a number of clusters stands out, and the summary has few rows of each, a larger one chooses.
+    `flat` maps a summary, (n, d), to rows whose squared distances are about their costs, (n, m).
     """
     rows, whole = choice_summary(source, parameters.seed)
     near, number = _look(source, flatten(rows, flat), parameters)

@@ -124,7 +124,7 @@ def choose_from(source: Source, rows: InMemoryRows, parameters: ChoiceParameters
 def flatten(
     rows: InMemoryRows, flat: Callable[[Float64Array], Float64Array] | None
 ) -> InMemoryRows:
-    """Return rows of a summary in the space where squared distances are about the costs."""
+    """Return rows of a summary, as (n, m), in the space where squared distances are about costs."""
     if flat is None:
         return rows
     return InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)

@@ -8,7 +8,8 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
    Halves agree if they have as many clusters over the same penalties, and the same clusters.
    Many more clusters are looked at by splits alone, and compared too if one number stands out.
 2. If uniform clouds with the covariance of the rows do as well, or halves of the rows do not agree
-   on the clusters, there are none: k = 1.
+   on the clusters, the next number is taken if it is nearly as good.  If neither passes, there are no
+   clusters: k = 1.
 """
 
 import math
@@ -52,7 +53,10 @@ CLOSE, MOST_CLOSE = 0.5, 16
 """Intervals with more than this share of the best score, and at most so many, compete by how well
 halves agree on them too."""
 NEXT = 0.6
-"""The next number by merit is chosen if the best has no evidence, and it has this share of the merit."""
+"""The next number by merit is chosen if the best has no evidence, and it has this share of the merit.
+Of 87 sets that it was not chosen on, with scores of clouds from k on, 50 had the right number of
+clusters, before 48; mean ARI .777 and .738.  Of 116 without clusters, 110 and 111 were
+one cluster; of 50 sets of 300 x 5 lognormal rows, 13 and 21."""
 ONE_IN = 40
 """Halves have as many clusters as all rows if the numbers differ by at most one in so many."""
 HALVINGS, HALF_TRIED = 2, 1.25
@@ -98,6 +102,7 @@ def choose_from_summary(
     """Choose a penalty from a summary of the rows, and return the summary, too.
 
     If a number of clusters stands out, and the summary has few rows of each, a larger one chooses.
+    `flat` maps a summary, (n, d), to rows whose squared distances are about their costs, (n, m).
     """
     rows, whole = choice_summary(source, parameters.seed)
     near, number = _look(source, flatten(rows, flat), parameters)
@@ -119,7 +124,7 @@ def choose_from(source: Source, rows: InMemoryRows, parameters: ChoiceParameters
 def flatten(
     rows: InMemoryRows, flat: Callable[[Float64Array], Float64Array] | None
 ) -> InMemoryRows:
-    """Return rows of a summary in the space where squared distances are about the costs."""
+    """Return rows of a summary, as (n, m), in the space where squared distances are about costs."""
     if flat is None:
         return rows
     return InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)

@@ -187,7 +187,7 @@ def _cube_of(data: Any, options: Mapping[str, Any]) -> Any:
     if not isinstance(data, str | os.PathLike):
         raise InputError(
             "samples, features and variables are for the path of a cube, and data is a "
-            f"{type(data).__name__}: give the path of its store; or cluster it in memory, as "
-            "DPMeans().fit(cube, samples=('lat', 'lon')) does"
+            f"{type(data).__name__}: leave them out, or give the path of a cube; a cube of xarray in "
+            "memory is clustered by DPMeans().fit(cube, samples=('lat', 'lon'))"
         )
     return sources.CubePath(os.fspath(data), **named)

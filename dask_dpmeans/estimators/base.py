@@ -44,19 +44,16 @@ MOST_SEED = 2**32 - 1
 """The largest seed of NumPy's `RandomState`, and so of scikit-learn."""
 
 
+def limits_of(model: Any) -> dict[str, Any]:
+    """Return the limits of a fit of an estimator, as parameters of its algorithm."""
+    return {"max_iter": model.max_iter, "tol": model.tol, "max_clusters": model.max_clusters}
+
+
 class ClustersMixin(ClusterMixin, CallbackSupport):
     """The part of every estimator with clusters, of rows or of nodes."""
 
-    max_iter: int
-    tol: float
-    max_clusters: int | None
     random_state_: int
     categories_: "Categories | None" = None
-
-    @property
-    def _limits(self) -> dict[str, Any]:
-        """The limits of a fit, as parameters of its algorithm."""
-        return {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""

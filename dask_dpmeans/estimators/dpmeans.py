@@ -12,7 +12,7 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import RandomState
+from dask_dpmeans.estimators.base import RandomState, limits_of
 from dask_dpmeans.estimators.bounded import BoundedMixin
 from dask_dpmeans.estimators.description import DIVERGENCES, Description, radius_or_price
 from dask_dpmeans.estimators.divergence_map import ENCODING_ARRAYS, SMOOTHING, restored_encoding
@@ -431,7 +431,7 @@ class DPMeans(
             centers=first_centers(self.init),
             learned=self.divergence if isinstance(self.divergence, Divergence) else None,
             **further,
-            **self._limits,
+            **limits_of(self),
         )
 
 

@@ -30,7 +30,7 @@ def first_centers(init: object) -> Float64Array | None:
     """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
-    if isinstance(init, str) and init in DRAWN:
+    if isinstance(init, str) and init in DRAWN and not os.path.exists(init):
         raise InputError(f"{INIT}, got {init!r}: {NOT_DRAWN}")
     if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)

@@ -12,7 +12,7 @@ from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoMixin
-from dask_dpmeans.estimators.base import RandomState, seed_of
+from dask_dpmeans.estimators.base import RandomState, limits_of, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.row_options import without_row_options
@@ -251,7 +251,7 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
         return METHODS[checks.choice("init", self.init, METHODS)](
             penalty=checks.number("penalty", self._numbers["penalty"], ""),
             normalized=self.cut == "normalized",
-            **self._limits,
+            **limits_of(self),
         )
 
 

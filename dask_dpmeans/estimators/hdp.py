@@ -15,7 +15,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPriceMixin
-from dask_dpmeans.estimators.base import RandomState, seed_of
+from dask_dpmeans.estimators.base import RandomState, limits_of, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.data_sets import DataSets, data_sets
@@ -348,7 +348,7 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
         """Return the checked parameters as an algorithm."""
         method = METHODS[self._searches]
         self._feature_map()  # refuses parameters that cannot be used
-        return method(**self._numbers, **self._limits)
+        return method(**self._numbers, **limits_of(self))
 
     def _feature_map(self) -> "FeatureMap | None":
         if isinstance(self.divergence, Divergence):

@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import ClustersMixin, RandomState
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState, limits_of
 from dask_dpmeans.estimators.checked_rows import check_output
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.dpmeans import METHODS
@@ -183,11 +183,11 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
         if self._feature_map() is not None:
-            return METHODS[self._searches](self._number, **self._limits)
+            return METHODS[self._searches](self._number, **limits_of(self))
         if self._chooses:
             raise InputError(NO_CHOICE)
         settings = self.gamma, self.degree, self.coef0
-        return EXACT[self._searches](self._number, self.kernel, *settings, **self._limits)
+        return EXACT[self._searches](self._number, self.kernel, *settings, **limits_of(self))
 
     def _feature_map(self) -> Approximation | None:
         if self.approximation is None:

@@ -16,7 +16,7 @@ from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoMixin
-from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, RowFit
+from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, RowFit, limits_of
 from dask_dpmeans.estimators.checked_rows import check_output
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
@@ -270,7 +270,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             n_clusters=self.n_clusters,
             noise=self.noise,
             metric=self.metric,
-            **self._limits,
+            **limits_of(self),
         )
 
     @property

@@ -15,7 +15,7 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit
+from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit, limits_of
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.embedding import Eigenvectors
@@ -250,7 +250,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters of DP-means on the rows of Y as an algorithm."""
         return METHODS[checks.switch("search", self.search)](
-            penalty=checks.number("threshold", self.threshold), **self._limits
+            penalty=checks.number("threshold", self.threshold), **limits_of(self)
         )
 
     def _map_rows(

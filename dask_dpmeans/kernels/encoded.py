@@ -149,7 +149,7 @@ class EncodedDivergence(Divergence):
         """Raise `InputError`: no mixture is known whose limit these costs are."""
         raise InputError(
             "probabilities and margins of clusters are known for squared distances of complete rows and "
-            "for metric='cosine' alone, not for other divergences or missing values: use predict"
+            "for metrics alone, not for other divergences or missing values: use predict"
         )
 
     def unlabeled(self, rows: Rows) -> BoolArray | None:

@@ -139,7 +139,7 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
 def nearest_pairs(block: Block, centers: Centers) -> PairsOfCosts:
     """Return the two nearest centers, (height,) each, and what the rows cost there, (height,) each.
 
-    Costs that bounds have not found on the way are (0,).
+    Squared distances that bounds have not found on the way are (0,): `_add_rows` finds them.
     """
     rows = block.rows
     squared = centers.divergence is None and not issparse(rows)
@@ -148,7 +148,11 @@ def nearest_pairs(block: Block, centers: Centers) -> PairsOfCosts:
         if pays(distances_to_pairs, given, 4 * rows.size):
             bounds: PairBounds = block.memory.setdefault("pairs", PairBounds())
             return bounds.nearest_two(rows, centers, block.scratch)
-    return *two_nearest(block, centers), NOTHING, NOTHING
+    labels, seconds = two_nearest(block, centers)
+    if squared:
+        return labels, seconds, NOTHING, NOTHING
+    near, far = (costs(rows, centers, each, block.scratch) for each in (labels, seconds))
+    return labels, seconds, near, far
 
 
 Measured = tuple[
@@ -204,11 +208,9 @@ def _measure_compiled(
     labels, seconds, near, far = pairs
     n, (k, d) = len(labels), centers.values.shape
     points = centers.values[:0]
-    if not near.size and centers.divergence is None:
+    if not near.size:
         near, far = block.scratch.array("of pairs", (2, n), np.float64)
         points = centers.values
-    elif not near.size:
-        near, far = (costs(block.rows, centers, each, block.scratch) for each in (labels, seconds))
     losses = block.scratch.array("losses", (n,), np.float64)
     inertias, departures = np.zeros((2, k))
     halves = Moments.none(2 * k, d)

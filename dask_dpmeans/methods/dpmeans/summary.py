@@ -206,7 +206,7 @@ class Summary:
         """Return by how many standard deviations k clusters of the rows differ from uniform clouds.
 
         The clouds are `UniformClouds`.  The deviates of the logarithm of the squared error and of
-        the best score of k or more are added.  The clouds and the rows are split alike, without merges.
+        the best score are added.  The clouds and the rows are split alike, without merges.
         """
         tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
         if k > REFINED * tried:
@@ -216,14 +216,9 @@ class Summary:
         )
 
     def _figures(self, k: int, tried: int) -> Figures:
-        """Return the logarithm of the share of the error that k clusters leave, and a score.
-
-        It is the best score of k or more clusters.  Fewer clusters of a cloud, such as the halves
-        of a long one, may have a long range without having clusters.
-        """
+        """Return the logarithm of the share of the error that k clusters leave, and the best score."""
         path = self.path(min(tried, len(self.rows)), turns=0)
-        some = [each for each in self.candidates(path, tried) if each.n_clusters >= k]
-        scores = map(score, some)
+        scores = map(score, self.candidates(path, tried))
         left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
         return math.log(max(left, FLOOR)), max(scores, default=0.0)
 

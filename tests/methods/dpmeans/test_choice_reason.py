@@ -60,19 +60,6 @@ def test_a_reason_says_why_a_longer_range_was_not_taken() -> None:
     assert f"{told}have as many over less of that range." in choice(FIVE, stable).reason
 
 
-def test_a_reason_says_that_a_better_number_has_no_evidence() -> None:
-    chosen = choice(SEVEN, FIVE, NINE)
-    assert chosen.passed_over == FIVE
-    assert chosen.nearly_as_good is None
-    assert "allowing for that, 5 clusters would be better, but rows without" in chosen.reason
-    assert (
-        chosen.headline == "7 clusters: a high score, and rows without clusters do not do as well"
-    )
-    assert choice(ONE, FIVE).passed_over is None
-    assert choice(FIVE, SEVEN).passed_over is None
-    assert choice(FIVE).passed_over is None
-
-
 def test_the_numbers_of_a_reason_have_three_digits_and_no_exponent() -> None:
     large = replace(FIVE, low=329_392_501.0, high=2.1176e9)
     assert "grows 6.43 times, from 329,000,000 to 2,120,000,000." in choice(large, NINE).reason

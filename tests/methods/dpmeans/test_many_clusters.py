@@ -5,7 +5,7 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
@@ -23,6 +23,7 @@ from dask_dpmeans.methods.dpmeans.summary import (
     most_looked_at,
 )
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources.dataset import RowSource
 
 
 def grid(side: int, each: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,16 +169,22 @@ def small_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_summaries")
-@settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(seed=seeds)
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_larger_summary_is_drawn_for_few_rows_a_cluster(seed: int) -> None:
     rows = balls(160, 20, seed)
-    found = choose(as_source(rows), seed)
+    source, fold, folds = as_source(rows), RowSource.fold, []
+
+    def counted(self, *args, **kwargs):
+        folds.append(kwargs.get("name"))
+        return fold(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowSource, "fold", counted)
+        found = choose(source, seed)
     assert found.choice.n_clusters == 160
+    assert len(folds) == found.passes
     assert found.choice.rows_used > 1.5 * 1024
-    assert found.passes == 6
+    assert found.passes == 4
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chooser, "ENOUGH", 0)
         small = choose(as_source(rows), seed)

@@ -542,8 +542,6 @@ def test_a_mixture_takes_no_cube_but_its_stacked_samples() -> None:
 
 def test_the_names_of_dimensions_of_an_open_cube_belong_to_the_estimator(tmp_path) -> None:
     cube = xr.Dataset({"sst": (("lat", "lon", "time"), np.zeros((2, 3, 4)))})
-    told = (
-        r"data is a Dataset: give the path of its store; or .* as DPMeans\(\).fit\(cube, samples="
-    )
+    told = r"data is a Dataset: leave them out, .* by DPMeans\(\).fit\(cube, samples="
     with pytest.raises(InputError, match=told):
         fit(cube, tmp_path / "run", DPMeans(1.0), samples=("lat", "lon"))

@@ -182,8 +182,9 @@ def test_what_is_wrong_with_the_input_does_not_go_back_into_the_queue(
 ) -> None:
     words = ["bash", str(SCRIPT), "nothing.zarr", "run.zarr", "--penalty", "4"]
     one_worker = stand_ins | {"SLURM_NTASKS": "2"}
+    # A worker that is stopped while it starts may wait for its scheduler for 120 seconds.
     done = subprocess.run(
-        words, cwd=tmp_path, env=one_worker, capture_output=True, text=True, timeout=120
+        words, cwd=tmp_path, env=one_worker, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 2, done.stderr
     assert "nothing.zarr" in done.stderr

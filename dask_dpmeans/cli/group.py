@@ -144,7 +144,7 @@ class Commands(click.Group):
 
 
 def is_forbidden(error: BaseException) -> bool:
-    """Return whether the user may not read or write a place, so that a later try fails too."""
+    """Return whether an error says that the user may not read or write a place."""
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS
     return read_only or isinstance(error, PermissionError)
 

@@ -28,7 +28,7 @@ from dask_dpmeans.kernels.bregman import (
 )
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.encoded import EncodedDivergence
+from dask_dpmeans.kernels.encoded import NO_MIXTURE, EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.great_circle import SpherePoints
 from dask_dpmeans.kernels.metrics import Haversine, metric_of
@@ -141,9 +141,7 @@ class DivergenceMixin(NearestCenterMixin):
         """Return True; raise `InputError` if no mixture is known for the parameters."""
         if isinstance(self._feature_map(), DivergenceMap):
             raise InputError(
-                "probabilities and margins of clusters are known for squared distances of complete "
-                "rows and for metrics alone, not for other divergences or missing values, got "
-                f"divergence={self.divergence!r}, missing={self.missing!r}: use predict"
+                f"{NO_MIXTURE}, got divergence={self.divergence!r}, missing={self.missing!r}: use predict"
             )
         own = self.divergence if isinstance(self.divergence, Divergence) else metric_of(self.metric)
         own.precision(1.0, 1)  # refuses if none is known

@@ -53,7 +53,7 @@ COMPILED_TILE = 176
 """Most rows that compiled loops rank together: their float32 scores fill 11 lines of the cache.
 
 256 scores lie a power of two apart, and displace one another there: at k = 64 to 256 and d = 3 and
-10 tiles of 256 rows took 1.2 to 1.9 times as long, at d = 32 and above as long."""
+10 tiles of 256 rows took 1.2 to 1.9 times as long, at d = 32 and above .9 to 1.06 times."""
 LEAST_COMPILED_TILE = 2**7
 """Least of these: at d = 129, k = 32 products of 256 rows took 1.9 times as long as of 128."""
 NOTHING = np.empty(0)

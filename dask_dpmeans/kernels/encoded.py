@@ -17,6 +17,11 @@ from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.encoding import LAST, Encoding
 from dask_dpmeans.kernels.linear_costs import Linear
 
+NO_MIXTURE = (
+    "probabilities and margins of clusters are known for squared distances of complete rows and for "
+    "metrics alone, not for other divergences or missing values"
+)
+
 
 @dataclass(frozen=True)
 class EncodedDivergence(Divergence):
@@ -147,10 +152,7 @@ class EncodedDivergence(Divergence):
 
     def precision(self, cost: float, d: int) -> float:
         """Raise `InputError`: no mixture is known whose limit these costs are."""
-        raise InputError(
-            "probabilities and margins of clusters are known for squared distances of complete rows and "
-            "for metrics alone, not for other divergences or missing values: use predict"
-        )
+        raise InputError(f"{NO_MIXTURE}: use predict")
 
     def unlabeled(self, rows: Rows) -> BoolArray | None:
         """Return the encoded rows, (n,), without any value; None if values cannot be missing."""

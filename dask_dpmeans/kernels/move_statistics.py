@@ -275,11 +275,13 @@ def _add_rows(
 
     `points` are the centers, (k, d), if the costs of `pairs` are to be filled in too, else (0, d).
     `children` are (2k, d), with the constants of linear costs or none; empty weights mean 1.
-    `found` are losses at the second centers, (n,), halves about the children, errors about the
-    centers, (k,), and, of pairs of both centers, (k * k,) unless empty, whether rows have them, and
-    the sums of their losses.  Then whether rows, (n,), are no outliers and have a second center
-    that costs at most `most`, and, of those that have none, the sums of what they cost more as
-    outliers, (k,); then places of outliers, (n,).
+    `found` are, in this order:
+
+    - losses at the second centers, (n,); the halves about the children; errors about the centers, (k,);
+    - of each pair of first and second center, (k * k,) or empty: whether rows have it, and the sum of
+      their losses;
+    - whether a row, (n,), is no outlier and its second center costs at most `most`; by cluster, (k,),
+      what the rows whose second center costs more lose as outliers; and places of outliers, (n,).
     """
     (halves, constants), (labels, seconds, near, far) = children, pairs
     linear, known = constants.size > 0, len(points) == 0

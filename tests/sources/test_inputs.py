@@ -373,17 +373,17 @@ def test_threads_share_a_shard_that_is_in_memory_and_none_that_is_read(
 
 
 @pytest.mark.parametrize("scheduler", ["processes", "multiprocessing"])
-def test_new_processes_for_each_pass_are_told_unless_they_are_kept(scheduler, monkeypatch):
+def test_new_processes_for_each_pass_are_warned_of_unless_they_are_kept(scheduler, monkeypatch):
     rows = np.arange(40.0).reshape(20, 2)
     lazy = da.from_array(rows, chunks=5)
     monkeypatch.setitem(dask.base.named_schedulers, scheduler, dask.get)  # starts none here
     with dask.config.set(scheduler=scheduler):
         with pytest.warns(UserWarning, match=r"new processes for each pass .*: leave it out"):
-            told = as_source(lazy)
+            anew = as_source(lazy)
         with dask.config.set(pool=object()):
             kept = as_source(lazy)
     with dask.config.set(scheduler="threads"):
-        assert as_source(lazy).plan.n_rows == told.plan.n_rows == kept.plan.n_rows == 20
+        assert as_source(lazy).plan.n_rows == anew.plan.n_rows == kept.plan.n_rows == 20
 
 
 @settings(max_examples=10)

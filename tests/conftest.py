@@ -7,7 +7,7 @@ import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.past_work import PastWork
+from dask_dpmeans.kernels.numba_support import PastWork
 
 
 @pytest.fixture(autouse=True, scope="session")

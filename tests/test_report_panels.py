@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from overviews import overview
 
 from dask_dpmeans.figures.data import Feature
-from dask_dpmeans.figures.plot.shading import shade
+from dask_dpmeans.figures.plot.maps import shade
 from dask_dpmeans.report import cards, live
 
 COUNTS = arrays(np.float64, st.tuples(*[st.integers(1, 9)] * 3), elements=st.integers(0, 50))

@@ -66,11 +66,11 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def schema(name: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(
+    found: dict[str, Any] = json.loads(
         files("dask_dpmeans").joinpath(f"schemas/{name}.json").read_text("utf-8")
     )
-    jsonschema.Draft202012Validator.check_schema(said)
-    return said
+    jsonschema.Draft202012Validator.check_schema(found)
+    return found
 
 
 @pytest.mark.filterwarnings("ignore:.* stay the best while:UserWarning")  # of chosen penalties
@@ -86,11 +86,12 @@ def test_show_gives_what_its_schema_says(name: str, tmp_path: Path) -> None:
 
 
 def test_the_schema_tells_every_figure_of_a_step_and_the_format() -> None:
-    said = schema("show")["properties"]
-    figures = [field.name for field in fields(Record)]
-    assert list(said["history"]["items"]["properties"]) == figures
-    assert list(said["result"]["properties"]) == [*figures, "n_iter"]
-    assert said["format"]["const"] == FORMAT
+    found = schema("show")
+    of_run = found["properties"]
+    assert list(found["$defs"]["step"]["properties"]) == [field.name for field in fields(Record)]
+    assert of_run["history"]["items"]["$ref"] == of_run["result"]["$ref"] == "#/$defs/step"
+    assert list(of_run["result"]["properties"]) == ["n_iter"]
+    assert of_run["format"]["const"] == FORMAT
 
 
 @pytest.mark.parametrize(
@@ -102,11 +103,11 @@ def test_an_export_is_what_its_schema_says(model: Any) -> None:
 
 @pytest.mark.parametrize("name", ["show", "model"])
 def test_a_schema_describes_each_thing_and_admits_no_other(name: str) -> None:
-    said = schema(name)
-    assert said["additionalProperties"] is False
+    found = schema(name)
+    assert found["additionalProperties"] is False
     known = ("kind", "format", "version", "method")
     assert all(
         "description" in each
-        for key, each in said["properties"].items()
+        for key, each in found["properties"].items()
         if key not in (*known, "sources", "clusters")
     )

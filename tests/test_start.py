@@ -15,7 +15,7 @@ from dask_dpmeans.api import anndata
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS
 from dask_dpmeans.cli import choices, homes, library
-from dask_dpmeans.cli.postponed import POSTPONED
+from dask_dpmeans.cli.showing import POSTPONED
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators import graph_cut
 from dask_dpmeans.estimators.dpmeans import DPMeans
@@ -25,7 +25,7 @@ from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.methods.dpmeans import choice
 from dask_dpmeans.methods.dpmeans.path import USUAL_PENALTIES
 from dask_dpmeans.methods.dpmeans.search import EFFORTS
-from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
+from dask_dpmeans.methods.spectral import AFFINITIES
 from dask_dpmeans.registry import METHODS
 
 HEAVY = "numpy", "dask", "distributed", "numba", "zarr"
@@ -182,7 +182,7 @@ print(*[name for name in sys.modules if name.startswith(tuple(sys.argv[1].split(
 def test_a_postponed_package_is_there_when_it_is_used() -> None:
     script = """
 import sys
-from dask_dpmeans.cli.postponed import postponed_imports
+from dask_dpmeans.cli.showing import postponed_imports
 finders = list(sys.meta_path)
 with postponed_imports():
     import scipy.stats

@@ -1,9 +1,8 @@
 """The command line: each command calls one function of the library.
 
-Commands are in `fitting`, `choosing`, `predicting`, `bounding`, `showing`, `making` and `anndata`;
-`options` and `cost_options` have their options, `compute` opens rows for them, and `group` turns
-errors into exit codes.  This module loads little, so that Ctrl-C and SIGTERM work while the modules
-of a command load, which takes seconds.
+Commands are in `fitting`, `choosing`, `predicting`, `showing`, `making` and `anndata`; `options` has
+their options, `compute` opens rows for them, and `group` turns errors into exit codes.  This module
+loads little, so that Ctrl-C and SIGTERM work while the modules of a command load, which takes seconds.
 """
 
 import click
@@ -19,7 +18,7 @@ CHOOSING, MAKING, SHOWING = (
 HOMES = {
     "anndata": Home("dask_dpmeans.cli.anndata", "Cluster the cells of an AnnData store or file."),
     "predict": Home("dask_dpmeans.cli.predicting", "Label rows with the clusters of a run."),
-    "bound": Home("dask_dpmeans.cli.bounding", "Prove how far a run can be from the optimum."),
+    "bound": Home(SHOWING, "Prove how far a run can be from the optimum."),
     "penalty": Home(CHOOSING, "Find the penalty for a number of clusters."),
     "path": Home(CHOOSING, "Fit at many penalties, and show the number of clusters of each."),
     "tree": Home(CHOOSING, "Cluster the clusters of a run, level by level."),

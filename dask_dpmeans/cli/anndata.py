@@ -10,7 +10,7 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
-from dask_dpmeans.cli.headings import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings
 from dask_dpmeans.errors import redact
 
 OWN = ("data", "run", "dry", "groups", "weights")

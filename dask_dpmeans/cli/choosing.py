@@ -17,16 +17,17 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
-from dask_dpmeans.cli.cost_options import COSTS, SEARCH
 from dask_dpmeans.cli.fitting import fit_command
-from dask_dpmeans.cli.headings import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings
 from dask_dpmeans.cli.options import (
+    COSTS,
     DATA,
     FORCE,
     FULL,
     JSON,
     MAX_CLUSTERS,
     READING_OPTIONS,
+    SEARCH,
     flag,
     number,
     penalties_of,

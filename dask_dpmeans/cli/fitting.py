@@ -13,25 +13,23 @@ from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
-from dask_dpmeans.cli.cost_options import (
-    COSTS,
-    DIVERGENCE,
-    LINKAGE_METRIC,
-    MISSING_VALUES,
-    SEARCH,
-    number_or_auto,
-)
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
+    COSTS,
+    DIVERGENCE,
     FILL_MISSING,
     GROUPS,
+    LINKAGE_METRIC,
+    MISSING_VALUES,
+    SEARCH,
     SEED,
     STOPPING_OPTIONS,
     choice,
     fit_command_named,
     flag,
     number,
+    number_or_auto,
     penalty,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable

@@ -1,8 +1,15 @@
-"""The group of all commands; errors of the library become messages and exit codes."""
+"""The group of all commands, and their help under headings.
 
+Errors of the library become messages in the words of the command line, and exit codes.
+"""
+
+import ast
 import errno
+import logging
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -10,9 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dask_dpmeans.cli.logs import short_logs
 from dask_dpmeans.cli.stopping import STOPPED, stoppable
-from dask_dpmeans.cli.wording import in_options
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -25,6 +30,7 @@ from dask_dpmeans.errors import (
     redact,
 )
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
+from dask_dpmeans.flags import OPTIONS, flags
 from dask_dpmeans.registry import METHODS
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -168,3 +174,107 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"Warning: {message}", err=True)
+
+
+LOGGERS = ("asyncio", "distributed", "tornado")
+"""Packages that log errors of connections with tracebacks; the command itself says what happens
+next."""
+
+
+@contextmanager
+def short_logs() -> Iterator[None]:
+    """Cut messages of these packages to their first line."""
+    make = logging.getLogRecordFactory()
+
+    def short(*given: Any, **more: Any) -> logging.LogRecord:
+        record = make(*given, **more)
+        if record.name.partition(".")[0] in LOGGERS:
+            record.msg, record.args = record.getMessage().strip().partition("\n")[0], ()
+            record.exc_info = record.exc_text = record.stack_info = None
+        return record
+
+    logging.setLogRecordFactory(short)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make)
+
+
+VALUE = r"'[^']*'|True|\{'[^{}]*\}"
+"""A value of a parameter in a message."""
+CALL = rf"(\w+(?:Means|Mixture))\((\w+)=({VALUE})\)"
+"""An estimator with one parameter."""
+ARGUMENT = rf"(?<![\w(])(\w+)=({VALUE})(?! or --)"
+"""A parameter with its value."""
+OTHER_CALL = r"[\w.]\([^()]*\)"
+"""Python that is no advice about options."""
+NAME = r"(?<![\w./'\"-])([a-z]+(?:_[a-z]+)+)(?![\w/'\"(=-])"
+"""A parameter of several words."""
+TOKEN = re.compile(rf"{CALL}|{OTHER_CALL}|{ARGUMENT}|{NAME}")
+
+
+def in_options(message: str, known: Collection[str]) -> str:
+    """Return a message with parameters as options, if their names in the command are `known`.
+
+    >>> in_options("gap_tol needs effort='best'; see DPMeans(missing='observed')", {"gap_tol", "effort"})
+    "--gap-tol needs --effort best; see DPMeans(missing='observed')"
+    >>> in_options("use HDPMeans(divergence={'kind': 'categorical'})", {"divergence"})
+    'use HDPMeans with --divergence kind=categorical'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        estimator, first, its_value, name, value, alone = found.groups()
+        parameter = first or name or alone
+        if parameter is None or OPTIONS.get(parameter, parameter) not in known:
+            return found[0]
+        if alone:
+            return flags({alone: True})[0]
+        try:
+            words = " ".join(flags({parameter: ast.literal_eval(its_value or value)}))
+        except (SyntaxError, ValueError):  # a dict that was cut
+            return found[0]
+        return f"{estimator} with {words}" if estimator else words
+
+    return TOKEN.sub(option, message)
+
+
+FEW = 12
+"""Commands with at most so many options list them without headings."""
+HEADINGS = {
+    "More about the rows": "weights samples features variables fill_missing storage_options",
+    "Distances and other costs": (
+        "metric divergence missing discount outlier_penalty outlier_share min_cluster_weight "
+        "kernel gamma degree coef0 approximation components"
+    ),
+    "Search and its end": "effort gap_tol init max_iter tol max_clusters",
+    "Output": "dry live as_json",
+    "Where to run": (
+        "scheduler scheduler_file workers threads memory_limit worker_timeout tls_ca_file tls_cert "
+        "tls_key"
+    ),
+}
+"""Names of options, by heading.
+
+The others come first: what only this command has, and what most people need."""
+
+
+class CommandWithHeadings(click.Command):
+    """A command whose help lists many options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options: the ones that most people need, and then each heading with its own."""
+        params = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        if len(params) <= FEW:
+            super().format_options(ctx, formatter)
+            return
+        places = {name: title for title, names in HEADINGS.items() for name in names.split()}
+        for title in ("Options", *HEADINGS):
+            records = [
+                each.get_help_record(ctx)
+                for each in params
+                if places.get(str(each.name), "Options") == title
+            ]
+            lines = [each for each in records if each is not None]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)

@@ -10,7 +10,7 @@ from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
-from dask_dpmeans.cli.headings import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,

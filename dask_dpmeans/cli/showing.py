@@ -1,8 +1,14 @@
-"""The commands that show results."""
+"""The commands that show results, and how far they can be from the best ones."""
 
 import json
+import math
 import os
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from types import ModuleType
 from typing import Any, Unpack
 
@@ -14,11 +20,112 @@ from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
-from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.headings import CommandWithHeadings
-from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
-from dask_dpmeans.cli.postponed import postponed_imports
+from dask_dpmeans.cli.group import CommandWithHeadings, StoppedError, WrongUseError
+from dask_dpmeans.cli.options import (
+    ARRAY,
+    COMPUTE_OPTIONS,
+    FORCE,
+    JSON,
+    flag,
+    with_options,
+    with_storage,
+)
 from dask_dpmeans.errors import redact
+
+POSTPONED = ("numpy.f2py", "numpy.testing", "pandas", "scipy.spatial.transform", "scipy.stats")
+
+
+class PostponingFinder:
+    """Finds modules that are run when one of their names is first asked for.
+
+    scikit-learn and SciPy import these for few of their functions.  Together they take longer to load
+    than all else that `show` needs, which uses none of them.  Commands that work with rows do not
+    postpone imports: a `LazyLoader` is not made for several threads.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of one of `POSTPONED`; None of others, which are imported as usual."""
+        if fullname not in POSTPONED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def postponed_imports() -> Iterator[None]:
+    """Import the packages of `POSTPONED` inside in this way."""
+    finder = PostponingFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+@with_options(
+    click.command("bound", CommandWithHeadings),
+    RUN_ARGUMENT,
+    click.option("--data", help="Rows of the run, if they have moved."),
+    click.option("--weights", help=f"Weights of the rows, if they have moved: {ARRAY}."),
+    *COMPUTE_OPTIONS,
+    JSON,
+)
+def bound_command(
+    run: str,
+    data: str | None,
+    weights: str | None,
+    as_json: bool,
+    **compute: Unpack[ComputeOptions],
+) -> None:
+    """Tell how far the objective of RUN can be above the lowest one.
+
+    The bound is proved: no clusters of the rows cost less. It is nearest to the optimum for up to
+    four columns or some hundred rows. RUN keeps the bound of its rows, for `show`, `report` and the
+    next call.
+    """
+    loaded = library.loading.open_run(storage.Location.at(run, compute["storage_options"]))
+    known = loaded.result.store.bound()
+    if known is not None and data is None and weights is None:
+        _say(library.bounds.LowerBound(**known), as_json)
+        return
+    found = data or library.commands.sources(loaded.result.manifest)["data"]
+    if found is None:
+        raise WrongUseError("the rows of this run were in memory: give them by --data")
+    rows = library.prediction.rows_at(loaded.result, found)
+    reads, columns = loaded.model._reads(), loaded.result.manifest.input.columns
+    with (
+        _stoppable(loaded.result.store),
+        open_rows(rows, False, False, reads, columns, **compute) as (opened, work),
+        library.progress(as_json) as shown,
+    ):
+        bound = dask_dpmeans.lower_bound(loaded, opened, weights, on_pass=shown.watch, **work)
+    _say(bound, as_json)
+
+
+@contextmanager
+def _stoppable(store: "storage.RunStore") -> Iterator[None]:
+    """Raise `StoppedError` that says what the same command does if the bound inside is stopped."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = store.steps.has_checkpoints()
+        then = f"goes on with what {store.shown} keeps" if kept else "begins anew"
+        raise StoppedError(f"stopped: the same command {then}") from None
+
+
+def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
+    """Show a bound; a gap of a bound that proves nothing is null in JSON."""
+    if as_json:
+        gap = bound.gap if math.isfinite(bound.gap) else None
+        click.echo(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
+        return
+    click.echo(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
+    click.echo(f"lower bound  {bound.value:.9g}, by {bound.method}")
+    click.echo(f"gap          {library.share_above(bound.gap)}")
 
 
 @click.command("show")

@@ -22,9 +22,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import check_output, checked_rows, names_in
 from dask_dpmeans.estimators.cubes import CubeMixin
-from dask_dpmeans.estimators.description import Description, rows_as_fitted
+from dask_dpmeans.estimators.description import Description, rows_as_fitted, summary_html
 from dask_dpmeans.estimators.given_rows import GivenRows
-from dask_dpmeans.estimators.notebook import summary_html
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array

@@ -14,7 +14,7 @@ from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.lazy import LazyModule
-from dask_dpmeans.methods.spectral.relaxation import (
+from dask_dpmeans.methods.spectral import (
     Embedding,
     Spectrum,
     linear,

@@ -25,7 +25,7 @@ from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
+from dask_dpmeans.methods.spectral import Spectrum, relaxed_objective
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:

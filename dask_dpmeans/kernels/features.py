@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, Rows, Scratch, tiles
+from dask_dpmeans.kernels.answers import SummedAnswers
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Rows, Scratch, tiles
 
 TILE = 256
 """Rows of a product: BLAS rounds a row differently in matrices of other heights."""
@@ -139,3 +140,30 @@ def unit_or_zero(rows: Float64Array, negligible: BoolArray) -> Float64Array:
     unit: Float64Array = rows / np.where(negligible, 1.0, lengths)[:, np.newaxis]
     unit[negligible] = 0.0
     return unit
+
+
+@dataclass(frozen=True)
+class ColumnProducts(SummedAnswers):
+    """The reduction to Z' W Z, (c, c): Z holds the features of the rows, W their weights."""
+
+    axes: Axes | None = None
+    """Map of the rows to features; None for the rows themselves."""
+
+    def chunk(self, block: Block) -> Float64Array:
+        """Return the products, (c, c), of one block."""
+        columns, roots = block.rows.shape[1], None
+        if self.axes is not None:
+            columns = self.axes.matrix.shape[1]
+        if block.weights is not None:
+            roots = np.sqrt(block.weights)[:, np.newaxis]
+        gram = np.zeros((columns, columns))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part, tile in double_tiles(block.rows, block.scratch):
+                features = tile
+                if self.axes is not None:
+                    features = self.axes(tile)
+                features = features[: part.stop - part.start]
+                if roots is not None:
+                    features = features * roots[part]
+                gram += features.T @ features  # of one array, so that it is symmetric to the bit
+        return gram

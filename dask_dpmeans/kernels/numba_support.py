@@ -22,6 +22,7 @@ The environment variable ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, cached_property, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +33,6 @@ from zlib import crc32
 
 import numpy as np
 
-from dask_dpmeans.kernels.past_work import PastWork
 from dask_dpmeans.lazy import LazyModule
 
 Arguments = ParamSpec("Arguments")
@@ -54,10 +54,56 @@ LOADING = 2**26
 """Work of one loop after which Numba is loaded, which takes some 0.4 seconds."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
-UNKNOWN = PastWork(None)
-"""The past work of arguments for which Numba's cache was not asked yet."""
+UNIT = 2**28
+"""Numbers that NumPy handles in about a quarter of a second."""
+SHARE = 3
+"""Past work counts for at most so many times the present: few rows never wait long."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
 """It loads Numba, which takes longer than the rest of the package."""
+
+
+class PastWork:
+    """Work that NumPy did in earlier processes for want of one loop, for one kind of arguments.
+
+    A process that makes one fit may never work long enough for compiling to pay, and the next is as
+    slow.  So a file beside the code that Numba keeps has a byte for each `UNIT` numbers that NumPy has
+    handled.  Bytes are only added, hence several processes may add at once, and no file can be damaged.
+    Which of a loop and its twin works changes no bit of a result, so neither does a file that is lost,
+    or that cannot be written.
+
+    Parameters
+    ----------
+    file : a file that may not exist yet, or None if there is no folder
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.added = file, 0
+        """Units that this process has added."""
+        self.before = 0
+        """Numbers that earlier processes handled."""
+        if file is not None:
+            with suppress(OSError):  # nothing was added yet
+                self.before = file.stat().st_size * UNIT
+
+    def with_present(self, work: int) -> int:
+        """Return the numbers that were handled, now that this process has handled `work` of them."""
+        return work + min(self.before, SHARE * work)
+
+    def keep(self, work: int) -> None:
+        """Add what is new of the numbers that this process has handled, if the file can be written."""
+        new, file = work // UNIT - self.added, self.file  # which another thread may give up
+        if file is None or new <= 0:
+            return
+        self.added += new
+        try:
+            with file.open("ab") as opened:
+                opened.write(bytes(new))
+        except OSError:  # a full disk, or a folder that is gone
+            self.file = None
+
+
+UNKNOWN = PastWork(None)
+"""The past work of arguments for which Numba's cache was not asked yet."""
 
 
 class CompiledLoop(Generic[Arguments, Returned]):

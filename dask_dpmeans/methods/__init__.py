@@ -2,6 +2,6 @@
 
 `common` has the bases of states and methods.  In most folders `batch` (of graphs `sweep`) is the
 algorithm of the paper, `search` the search for the lowest objective, and `chooser` the choice of a
-penalty.  `streaming` has the methods that read the rows once, `gibbs` the sampler whose limit DP-means
-is.
+penalty.  `streaming` has the methods that read the rows once, `spectral` is the relaxation of DP-means, and
+`gibbs` the sampler whose limit DP-means is.
 """

@@ -10,8 +10,7 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
 from dask_dpmeans.figures.data.rows import upper_ends
 from dask_dpmeans.figures.plot.canvas import shortened
-from dask_dpmeans.figures.plot.maps import MOST_LABELS
-from dask_dpmeans.figures.plot.shading import shade
+from dask_dpmeans.figures.plot.maps import MOST_LABELS, shade
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 try:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.data_sets import data_sets
-from dask_dpmeans.kernels.group_sums import Farthest, GroupSums
+from dask_dpmeans.kernels.keyed_sums import Farthest, GroupSums
 from dask_dpmeans.methods.hdp.batch import check_sets
 from dask_dpmeans.sources import Reading, RowSource, as_source, check_option_names
 from dask_dpmeans.storage.location import AnyPlace

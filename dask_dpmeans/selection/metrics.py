@@ -13,8 +13,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NO_SCORE
 from dask_dpmeans.estimators.geography import measured_rows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.group_sums import GroupSums
-from dask_dpmeans.kernels.keyed_sums import rank_numbers
+from dask_dpmeans.kernels.keyed_sums import GroupSums, rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price

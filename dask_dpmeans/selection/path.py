@@ -25,13 +25,14 @@ from dask_dpmeans.methods.dpmeans.path import (
     longest,
     runs,
 )
-from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint, locked_checkpoint
 from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
+    FitCheckpoint,
     FitOptions,
     TrialFits,
     check_options,
     describe_options,
+    locked_checkpoint,
     rows_of_cube,
     seed_of_job,
     split_options,

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.selection.fit_checkpoint import ENDS, FIGURES, PATH_ARRAYS, locked_checkpoint
 from dask_dpmeans.selection.path import PathOptions, PenaltyPath, find_path, warn_if_crowded
+from dask_dpmeans.selection.trial_fits import ENDS, FIGURES, PATH_ARRAYS, locked_checkpoint
 from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.output import NewArrays, new_output, open_output

@@ -14,7 +14,6 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
-from dask_dpmeans.selection.fit_checkpoint import locked_checkpoint
 from dask_dpmeans.selection.hdp import HDPPenalties, hdp_penalties
 from dask_dpmeans.selection.path import PenaltyPath, penalty_path
 from dask_dpmeans.selection.path_store import read_path, stored_path, write_path
@@ -25,6 +24,7 @@ from dask_dpmeans.selection.trial_fits import (
     TrialFits,
     check_options,
     describe_options,
+    locked_checkpoint,
     rows_and_mean,
     rows_of_cube,
     seed_of_job,

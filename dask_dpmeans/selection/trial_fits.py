@@ -1,9 +1,10 @@
-"""Fits at trial penalties, on all rows or on a summary of them in memory."""
+"""Fits at trial penalties, on all rows or on a summary of them in memory, and the store of finished ones."""
 
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
-from dask_dpmeans.api.resuming import seed_for
+from dask_dpmeans.api.resuming import check_resumable, seed_for
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import RandomState, seed_of
@@ -31,7 +32,6 @@ from dask_dpmeans.methods.dpmeans.path import (
     best_at_each,
     summary_of,
 )
-from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
 from dask_dpmeans.sources import (
     CubePath,
     Dimensions,
@@ -41,7 +41,66 @@ from dask_dpmeans.sources import (
     check_option_names,
 )
 from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.lock import Lock
 from dask_dpmeans.storage.manifest import Manifest
+from dask_dpmeans.storage.output import Output, remove, with_article
+
+FIGURES = ("penalty", "n_clusters", "inertia", "objective")
+ENDS = ("interval_clusters", "interval_low", "interval_high")
+PATH_ARRAYS = (*FIGURES, "stability", "cluster_centers", *ENDS)
+"""Arrays of a stored path over penalties, over intervals, and all of them."""
+
+
+@dataclass(frozen=True)
+class FitCheckpoint:
+    """A store for finished fits, and its lock, which this job has acquired."""
+
+    store: Output
+    lock: Lock
+    resume: bool
+    """Whether to continue with the fits in the store."""
+
+    def begin(self, request: Manifest) -> None:
+        """Continue with the stored fits if `resume` is set and the manifests match.
+
+        Otherwise start an empty store.
+        """
+        if self.resume and self.store.begun() and self.store.steps.has_checkpoints():
+            check_resumable(self.store, request)
+            return
+        self.lock.check()
+        self.remove_fits()
+        self.store.begin(request.as_json())
+
+    def remove_fits(self) -> None:
+        """Remove the fits, and a path that is there."""
+        remove(self.store, PATH_ARRAYS)
+
+
+@contextmanager
+def locked_checkpoint(
+    place: AnyPlace | None,
+    kind: str,
+    inputs: Sequence[object],
+    *,
+    resume: bool,
+    force: bool | None = None,
+) -> Iterator[FitCheckpoint | None]:
+    """Hold the lock of a checkpoint, or yield None without one.
+
+    With `force` any output of this kind is replaced, by default an unfinished one, with False none.
+    """
+    if place is None:
+        yield None
+        return
+    store = Output.at(place, name="checkpoint")
+    with store.locked(kind, inputs, force=force is not False, resume=resume) as lock:
+        if store.finished() and not force:
+            raise InputError(
+                f"{store.path} holds {with_article(kind)}: force=True removes it first, read_path reads it"
+            )
+        yield FitCheckpoint(store, lock, resume)
+
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = starts.LEAST_CORESET, starts.ROWS_A_CLUSTER
 """Default rows of a summary, in all and for each cluster; the coreset of the search has the same

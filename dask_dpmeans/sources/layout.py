@@ -14,8 +14,7 @@ from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.cube_plan import rows_read
 from dask_dpmeans.sources.formats import csr
-from dask_dpmeans.sources.formats.cube import CubeRows
-from dask_dpmeans.sources.formats.cube_weights import CubeWeights
+from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.grids import Grid
 from dask_dpmeans.sources.lazy_modules import is_zarr_array

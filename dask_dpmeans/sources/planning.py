@@ -17,8 +17,7 @@ from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.cube_plan import shard_floor
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
-from dask_dpmeans.sources.formats.cube import CubeRows, count_rows
-from dask_dpmeans.sources.formats.cube_weights import CubeWeights
+from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights, count_rows
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.latitudes import is_latitude

@@ -13,9 +13,8 @@ from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch, takes_csr
 from dask_dpmeans.sources.formats import csr
-from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights
 from dask_dpmeans.sources.formats.cube_values import RunRows
-from dask_dpmeans.sources.formats.cube_weights import CubeWeights
 from dask_dpmeans.sources.formats.local_chunks import LocalChunks
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 

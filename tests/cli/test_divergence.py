@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.cli import main
-from dask_dpmeans.cli.cost_options import DIVERGENCE
+from dask_dpmeans.cli.options import DIVERGENCE
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.center_labels import center_labels, center_texts
 from dask_dpmeans.figures.data import density, sizes

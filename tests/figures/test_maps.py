@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba_array
 from dask_dpmeans import DPMeans, LinkageDPMeans
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.plot import canvas, maps
-from dask_dpmeans.figures.plot.shading import FAINTEST, marginal, shade
+from dask_dpmeans.figures.plot.maps import FAINTEST, marginal, shade
 
 # Machado, Oliveira & Fernandes 2009, severity 1
 VISIONS = {

@@ -12,7 +12,7 @@ from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data, plot
-from dask_dpmeans.figures.data.places import first_longitude
+from dask_dpmeans.figures.data.rows import first_longitude
 from dask_dpmeans.kernels.great_circle import points_of
 from dask_dpmeans.kernels.plot_statistics import Chart
 from dask_dpmeans.registry import spec_of

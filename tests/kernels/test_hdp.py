@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from strategies import rows_and_centers, seeds, spread, weights_of
 
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.group_sums import Farthest
 from dask_dpmeans.kernels.hdp import (
     HDPPrices,
     NearestUses,
@@ -21,7 +20,7 @@ from dask_dpmeans.kernels.hdp import (
     requests_of,
 )
 from dask_dpmeans.kernels.hdp_search import find_changes, half_moments
-from dask_dpmeans.kernels.keyed_sums import use_moments
+from dask_dpmeans.kernels.keyed_sums import Farthest, use_moments
 
 TINY = float(np.finfo(np.float64).tiny)
 START = 1000

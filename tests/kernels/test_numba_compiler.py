@@ -38,8 +38,15 @@ from dask_dpmeans.kernels.center_path import CompiledClusters
 from dask_dpmeans.kernels.crossover_compiled import cross_compiled
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
-from dask_dpmeans.kernels.numba_support import CALL, CompiledLoop, CompiledPart, pays, seconds_of
-from dask_dpmeans.kernels.past_work import UNIT, PastWork
+from dask_dpmeans.kernels.numba_support import (
+    CALL,
+    UNIT,
+    CompiledLoop,
+    CompiledPart,
+    PastWork,
+    pays,
+    seconds_of,
+)
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange_compiled import settle_compiled
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers

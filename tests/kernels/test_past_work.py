@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_dpmeans.kernels.past_work import SHARE, UNIT, PastWork
+from dask_dpmeans.kernels.numba_support import SHARE, UNIT, PastWork
 
 
 @pytest.fixture(autouse=True, scope="module")

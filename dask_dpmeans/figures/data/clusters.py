@@ -1,17 +1,52 @@
-"""The clusters of a fit: sizes, profiles of the centers, and their use by data sets."""
+"""The steps of a fit, its clusters, their use by data sets, and why there are so many."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import Description, description_of
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures.data.columns import Model, attribute, centers_of, checked_names
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice, score
+
+
+class History(NamedTuple):
+    """Results of the s steps of a fit."""
+
+    objectives: Float64Array
+    """(s,), objective J after each step."""
+    n_clusters: Int64Array
+    """(s,), number of clusters k after each step."""
+    changes: dict[str, Int64Array]
+    """(s,) counts of births, deaths and moves, by name; kinds that never happened are left out."""
+
+
+def history(model: Model) -> History:
+    """Return the results of the steps of a fit.
+
+    Parameters
+    ----------
+    model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
+    """
+    if isinstance(model, list) and all(isinstance(record, Record) for record in model):
+        records = model
+    else:
+        records = attribute(model, "history_", "steps")
+    if not records:
+        raise InputError("the history has no steps: fit first")
+    columns = {
+        field.name: np.array([getattr(record, field.name) for record in records])
+        for field in fields(Record)
+    }
+    changes = {name: columns[name] for name in ("births", "deaths", *MOVES) if columns[name].any()}
+    return History(columns["objective"], columns["n_clusters"], changes)
 
 
 class Sizes(NamedTuple):
@@ -151,3 +186,47 @@ def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> 
         others = shares[:, max_centers:].sum(axis=1)
         shares = np.column_stack([shares[:, :max_centers], others])
     return Shares(shares, lines, order[:max_centers], order[max_centers:])
+
+
+class Numbers(NamedTuple):
+    """The m numbers of clusters that are each the best at some penalties, by rising penalty."""
+
+    n_clusters: Int64Array
+    """(m,), falling."""
+    low: Float64Array
+    """(m,), penalties below give more clusters."""
+    high: Float64Array
+    """(m,), penalties above give fewer clusters."""
+    scores: Float64Array
+    """(m,), of alternatives and of others; NaN for 1 and for numbers that could not be chosen."""
+    alternatives: tuple[Alternative, ...]
+    """The chosen number, then the others by falling score."""
+    headline: str
+    """The chosen number and why, in a few words."""
+
+
+def choice_of(model: Model | Choice) -> Choice:
+    """Return the choice of the penalty of a fitted estimator."""
+    if isinstance(model, Choice):
+        return model
+    found = attribute(model, "choice_", "choice of a penalty")
+    if not isinstance(found, Choice):
+        raise InputError('the penalty was not chosen from the rows: fit with penalty="auto"')
+    return found
+
+
+def choice(model: Model | Choice) -> Numbers:
+    """Return the numbers of clusters that a choice of the penalty compared.
+
+    Parameters
+    ----------
+    model : an estimator that was fitted with ``penalty="auto"``, or its `choice_`
+    """
+    found = choice_of(model)
+    if len(found.intervals) == 1:
+        reason = f"only {found.n_clusters} cluster was tried"
+        raise InputError(f"{reason}: there are no other numbers of clusters to show")
+    falling = [(each.n_clusters, each.low, each.high, score(each)) for each in found.intervals]
+    numbers, low, high, scores = (np.array(column) for column in zip(*falling, strict=True))
+    scores[(numbers == 1) | (numbers > found.largest)] = np.nan
+    return Numbers(numbers, low, high, scores, found.alternatives, found.headline)

@@ -9,9 +9,11 @@ color-blind readers; all others are grey.
 try:
     from dask_dpmeans.figures.plot.canvas import (
         AnyFigure,
+        choose_spaced,
         cluster_colors,
         colors_by_weight,
         image,
+        place_labels,
         png,
         svg,
     )
@@ -19,7 +21,6 @@ try:
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.label_maps import label_map
-    from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.ribbons import flows
     from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot import canvas
-from dask_dpmeans.figures.plot.labels import choose_spaced
+from dask_dpmeans.figures.plot.canvas import choose_spaced
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 

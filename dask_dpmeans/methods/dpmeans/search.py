@@ -6,7 +6,7 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they 
 one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
 penalty as a price of a cluster.
 
-1. Moves (`moves`) and means go on until nothing moves, means of many rows with momentum (`momentum`).
+1. Moves (`moves`) and means go on until nothing moves, means of many rows with momentum.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
@@ -45,13 +45,14 @@ from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER
-from dask_dpmeans.methods.dpmeans.momentum import beyond, has_momentum
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
     apply_moves,
     around,
+    beyond,
     gains_of,
+    has_momentum,
     no_moves,
     profitable_moves,
 )

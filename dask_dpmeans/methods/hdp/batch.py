@@ -11,13 +11,15 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, Sweep, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared, squared_distances
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hdp import (
     GroupLabels,
@@ -39,8 +41,55 @@ from dask_dpmeans.methods.dpmeans.batch import (
     shown_clusters,
 )
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
-from dask_dpmeans.methods.hdp.mean_costs import cheapest, mean_costs
 from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, State, Uses
+
+
+def mean_costs(
+    divergence: Divergence, means: Float64Array, centers: Float64Array, labels: IntegerArray
+) -> Float64Array:
+    """Return the cost of means, (m, d), at the centers, of (k, d), of their labels, (m,).
+
+    Rows of weight w cost w times this more there than at their mean, whatever their divergence is
+    (Banerjee et al. 2005).
+    """
+    if divergence.general is None:
+        return squared_distances(means, centers, labels.astype(np.intp))
+    return divergence.between(means, centers[labels])
+
+
+def cheapest(
+    divergence: Divergence, means: Float64Array, centers: Float64Array
+) -> tuple[IntegerArray, Float64Array]:
+    """Return the cheapest of centers, (k, d), for each mean, (m, d), and the cost there, (m,)."""
+    if divergence.general is None:
+        return nearest_squared(means, Centers(centers))
+    labels = nearest(means, Centers(centers, divergence))
+    return labels, mean_costs(divergence, means, centers, labels)
+
+
+def relative_costs(
+    divergence: Divergence, means: Float64Array, centers: Float64Array
+) -> Float64Array:
+    """Return the cost of each mean, (m, d), at each center, (g, d), but for a constant: (m, g)."""
+    if divergence.general is None:
+        return np.asarray(cdist(means, centers, "sqeuclidean"))
+    return divergence.costs_to_all(means, centers)
+
+
+def merge_costs(
+    divergence: Divergence, weights: Float64Array, means: Float64Array, part: slice
+) -> Float64Array:
+    """Return the rise of the cost if a cluster of `part` and another one merge, (p, g).
+
+    All g clusters have weights, (g,), and means, (g, d).
+    """
+    if divergence.general is not None:
+        return divergence.joining(means[part], weights[part], weights, means)
+    own = weights[part, np.newaxis]
+    costs: Float64Array = own * weights / (own + weights)
+    costs *= cdist(means[part], means, "sqeuclidean")
+    return costs
+
 
 FREE_SETS = 2**18
 """Numbers of data sets that are allowed for any number of rows.  A fit of 50 rows with the data set

@@ -17,8 +17,7 @@ from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.hdp_search import SearchScan
 from dask_dpmeans.kernels.moments import Moments, total
-from dask_dpmeans.methods.hdp.batch import SweepResult
-from dask_dpmeans.methods.hdp.mean_costs import merge_costs, relative_costs
+from dask_dpmeans.methods.hdp.batch import SweepResult, merge_costs, relative_costs
 
 LLOYD_ROUNDS = 8
 """Rounds of the two-means of a center's uses."""

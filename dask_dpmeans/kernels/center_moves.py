@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels, Rows
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.distance_parts import squared_to_center
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part, pays
 
 MARGIN = 1e-9
@@ -149,16 +150,6 @@ def _fill_clearances_compiled(
 
 
 @compile_part
-def _squared(row: Rows, center: Float64Array) -> float:
-    """Return the squared distance by definition."""
-    total = 0.0
-    for j in range(len(row)):
-        difference = np.float64(row[j]) - center[j]
-        total += difference * difference
-    return total
-
-
-@compile_part
 def _rounded_down(value: float, least_bound: float) -> np.float32:
     """As `hamerly_bounds.rounded_down`."""
     single = np.float32(min(value, MOST_SINGLE)) * np.float32(1 - 2.0**-22)
@@ -188,10 +179,10 @@ def keep_labels(
     unsure, open_rows = np.empty(n, np.intp), 0
     for i in range(n):
         label, other = np.int64(firsts[i]), np.int64(seconds[i])
-        total = _squared(rows[i], centers[label])
+        total = squared_to_center(rows[i], centers[label])
         distance = np.float64(far[i]) - shifts[other]
         if not (distance > least_bound and total * (1 + 4 * margin) < distance * distance):
-            second = _squared(rows[i], centers[other])
+            second = squared_to_center(rows[i], centers[other])
             if second < total or (second == total and other < label):
                 label, other, total, second = other, label, second, total
             distance = np.sqrt(second) * (1 - margin)
@@ -210,7 +201,7 @@ def keep_labels(
             sure = others > least_bound and least < others * others
             for t in range(counts[few] if sure else 0):
                 if order[t] != label and order[t] != other:
-                    nearest = min(nearest, _squared(rows[i], centers[order[t]]))
+                    nearest = min(nearest, squared_to_center(rows[i], centers[order[t]]))
                     if not nearest > least:
                         break
             best = min(others, np.sqrt(nearest) * (1 - margin))
@@ -239,7 +230,7 @@ def fill_ranked(
     for t in range(len(unsure)):
         i, label, other = unsure[t], ranked[0][t], ranked[1][t]
         labels[i], firsts[i], seconds[i] = label, label, other
-        squared[i] = _squared(rows[t], centers[label])
-        second = _squared(rows[t], centers[other])
+        squared[i] = squared_to_center(rows[t], centers[label])
+        second = squared_to_center(rows[t], centers[other])
         far[i] = _rounded_down(np.sqrt(second), least_bound)
         lower[i] = _rounded_down(np.sqrt((second + gaps[t]) * (1 - margin)), least_bound)

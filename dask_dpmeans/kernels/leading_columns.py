@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, IntegerArray, Rows
+from dask_dpmeans.kernels.distance_parts import squared_to_center
 from dask_dpmeans.kernels.numba_support import compile_any_order, compile_loop, compile_part, pays
 
 LEAST_CENTERS = 2**11
@@ -204,15 +205,6 @@ def _two_largest(scores: Rows, start: int, first: Rows, second: Rows, places: In
             first[i], second[i], labels[i], others[i] = found
 
 
-@compile_part
-def _squared(row: Rows, center: Float64Array) -> float:
-    total = 0.0
-    for j in range(len(row)):
-        difference = np.float64(row[j]) - center[j]
-        total += difference * difference
-    return total
-
-
 @compile_any_order
 def _product(row: Rows, center: Rows) -> float:
     """Return the scalar product of a row and a center, (d,)."""
@@ -289,7 +281,7 @@ def _two_nearest(
     for p in range(len(listed)):
         if scores[p] < floor:
             continue
-        distance = _squared(row, values[listed[p]])
+        distance = squared_to_center(row, values[listed[p]])
         if distance < first or label < 0:
             first, second, label, other = distance, first, listed[p], label
         elif distance < second or other < 0:

@@ -11,10 +11,8 @@ ahead.  A loop that Numba finds in its cache is used at once, or if Numba is sti
 Where a variable starts at a literal number, Numba compiles what takes it for the literal, too: a
 variable that a loop passes on starts at `np.int64(0)`.
 
-Numba keeps compiled code until the text of the loop's file changes.  So what a loop calls or takes
-from outside is in its own file, or an argument, or what it returns never changes: SplitMix64,
-distances and costs by definition, sums in row order.  Whoever mends one of these also changes the
-text of the files that call it.
+Numba keeps compiled code until the text of the loop's file changes.  What the loop calls in other
+files is a part of its name in the cache, so that it is compiled anew if one of them changes.
 
 The environment variable ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
 """
@@ -135,6 +133,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
                 if self.known is None:
                     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
                     options |= self.options
+                    self.function.__qualname__ = self.function.__name__ + self.stamp
                     self.known = compiler.compile_function(self.function, options)
         return self.known
 
@@ -179,6 +178,13 @@ class CompiledLoop(Generic[Arguments, Returned]):
                 open_loops += [each for each in used if isinstance(each, CompiledLoop)]
         return found
 
+    @property
+    def stamp(self) -> str:
+        """What tells apart the texts of other files whose parts the loop calls; empty without any."""
+        files = {each.__code__.co_filename for each in self.parts}
+        others = sorted(files - {self.function.__code__.co_filename})
+        return "".join(f"-{crc32(Path(each).read_bytes()):08x}" for each in others)
+
     @cached_property
     def plain(self) -> Callable[Arguments, Returned]:
         """The loop, and all that it calls, as plain Python."""
@@ -194,7 +200,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
 
 
 class CompiledPart(CompiledLoop[Arguments, Returned]):
-    """A loop that only other loops of its file call; where Python calls it, it is plain Python.
+    """A loop that only other loops call; where Python calls it, it is plain Python.
 
     Numba makes no way into it from Python, and keeps it as a part of those that call it: .79 and .95
     of the time of compiling.
@@ -293,7 +299,7 @@ def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments,
 
 
 def compile_part(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-    """Compile as `compile_loop`, for other loops of the file alone."""
+    """Compile as `compile_loop`, for other loops alone."""
     if AVAILABLE:
         return CompiledPart(function)
     return function

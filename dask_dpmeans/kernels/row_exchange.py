@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Scratch
+from dask_dpmeans.kernels.changed_clusters_compiled import MovableClusters
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.numba_support import pays, plain
@@ -18,7 +19,6 @@ from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.kernels.row_exchange_compiled import (
     EXCHANGE_ROUNDING,
     SPARE,
-    MovableClusters,
     exchange_rows_compiled,
     put_in,
     take_out,

@@ -1,81 +1,42 @@
-"""Compiled loops of moves of single rows, and of short searches made of them.
-
-Their NumPy twins are in `row_exchange` and `short_search`.
-"""
-
-from typing import Any
+"""Compiled loops of moves of single rows; their NumPy twins are in `row_exchange`."""
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.changed_clusters_compiled import (
+    SHARE_ROUNDING,
+    ZERO,
+    MovableClusters,
+    begin_pass,
+    cost_of_changed,
+    first_changed,
+    light_masses,
+    lightest_mass,
+    note_change,
+)
+from dask_dpmeans.kernels.distance_parts import (
+    distance_less,
+    least_of,
+    square_distances,
+    squared_to_column,
+)
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
 more than this share of it; less is rounding."""
-
-DISTANCE_ROUNDING = 1e-9
-"""A distance counts as smaller or larger by this share of it, for its own rounding."""
-SHARE_ROUNDING = 1e-9
-"""How much farther a cluster is looked at, as a share, for the rounding of costs."""
 TINY = 1e-290
 """Costs up to this may be equal for rounding, so that ties are decided among all of these clusters."""
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
-ENOUGH = 1.5
-"""A changed cluster that costs more than this many times what a row pays counts as costing so much,
-which spares its exact cost."""
-STILL = 1e-2
-"""A mean that is nearer to its center before than this share of the root of the penalty counts as
-unchanged; bounds fall by its motion."""
-LIGHT = 10.0
-"""Clusters lighter than this many rows count as changed in each pass: a row may join them for little.
-
-Children of 2,310 rows in 40 clusters took .74 of the time so, and children without light clusters took
-up to 1.05 of it."""
-MOST_NOTED = 2**21
-"""Most numbers of the table of distances between centers; more clusters have none.
-
-8,192 rows in 4,000 random clusters took 2.5 times as long with a table, and 100 MB more; in 400, .68
-of the time with one."""
 FEW_CHANGED = 0.25
 """Without the table, changed clusters are looked at first if they are at most this share of all."""
 BLOCK = 32
 """Rows that are looked at together; after a move, the rest of them once more."""
-
-ZERO: Any = np.int64(0)
-"""Where a count starts that is passed on: Numba compiles what takes a literal number once more."""
-
-MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
-"""Centers, (d, room), masses and numbers of rows, (room,), which change in place.
-
-Unused numbers have 0 rows.  The mass of a cluster is its weight, or the length of the weighted sum
-of its unit rows.  A plain tuple, since Numba cannot read a cache that names a class of an earlier
-version.
-"""
-
-Changed = tuple[
-    Int64Array, Int64Array, Int64Array, Float64Array, Float64Array, Float64Array, Float64Array
-]
-"""Clusters that changed in this pass or the one before: their numbers, (room,), of which the first
-count; the place of each cluster among these, (room,); when each changed last, (room,): 2 in this
-pass, 1 in the one before, 0 earlier; the distance of each center to the nearest other one that
-changed, (room,); the centers in order of the numbers, (d, room); how far all centers are from
-these, squared, (room, room), or memory to work in, (1, room), if there are too many; and what light
-ones cost, as a share of others, (room,)."""
-
-Others = tuple[float, float]
-"""The mass of the lightest cluster that is not light, and the weight of the heaviest row."""
-
-Work = tuple[Float64Array, Float64Array]
-"""Memory to work in, which is overwritten: squared distances, (room,), and a center, (d,)."""
-
 Costs = tuple[float, float, float]
 """Price of a cluster, cost of an outlier for each unit of weight, and the `vanishing` of directions."""
-
 Rows = tuple[int, int, int]
 """A block of rows: the first, the one after the last, and the first that was not measured yet."""
-
 Found = tuple[Float64Array, Float64Array, Float64Array, Int64Array, Int64Array]
 """What rows gain by leaving their clusters, (n,), their distances to the centers, (n,), what they cost
 at least in clusters that have not changed, (n,); the ages of clusters, (room,); and memory for a list
@@ -172,43 +133,6 @@ def _joining_cost_compiled(weight: float, mass: float, squared: float) -> float:
 
 
 @compile_part
-def _square_distances(
-    row: Float64Array, centers: Float64Array, count: int, squared: Float64Array
-) -> None:
-    """Compiled twin of `squared_to_each`, for one row, (d,); it fills `squared`, (room,).
-
-    The first `count` of centers, (d, room), are used.
-    """
-    for c in range(count):
-        difference = row[0] - centers[0, c]
-        squared[c] = difference * difference
-    for j in range(1, len(row)):
-        value = row[j]
-        for c in range(count):
-            difference = value - centers[j, c]
-            squared[c] += difference * difference
-
-
-@compile_part
-def _least(values: Float64Array, count: int) -> float:
-    """Return the least of the first values, (m,), `count` of them.
-
-    Eight are compared at a time, which compilers make into vector instructions.
-    """
-    a = b = c = d = e = f = g = h = np.inf
-    eights = count // 8 * 8
-    for i in range(0, eights, 8):
-        a, b = min(a, values[i]), min(b, values[i + 1])
-        c, d = min(c, values[i + 2]), min(d, values[i + 3])
-        e, f = min(e, values[i + 4]), min(f, values[i + 5])
-        g, h = min(g, values[i + 6]), min(h, values[i + 7])
-    least = min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
-    for i in range(eights, count):
-        least = min(least, values[i])
-    return least
-
-
-@compile_part
 def _cheapest(
     row: Float64Array,
     weight: float,
@@ -226,10 +150,10 @@ def _cheapest(
     memory to work in.
     """
     centers, masses, counts = clusters
-    _square_distances(row, centers, present, squared)
+    square_distances(row, centers, present, squared)
     if own >= 0:
         squared[own] = np.inf
-    limit = _least(squared, present) / share * (1.0 + SHARE_ROUNDING)
+    limit = least_of(squared, present) / share * (1.0 + SHARE_ROUNDING)
     limit = max(limit, TINY / (weight * share))
     best, least = -1, np.inf
     for c in range(present):
@@ -252,7 +176,7 @@ def _cheapest_direction(
 ) -> tuple[int, float]:
     """Return what `_cheapest` returns, for a row of unit length and centers that are directions."""
     centers, masses, counts = clusters
-    _square_distances(row, centers, present, squared)
+    square_distances(row, centers, present, squared)
     best, least = -1, np.inf
     for c in range(present):
         if c != own and counts[c]:
@@ -260,147 +184,6 @@ def _cheapest_direction(
             if cost < least:
                 best, least = c, cost
     return best, least
-
-
-@compile_part
-def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
-    """Return the squared distance of a row, (d,), to center c of (d, room)."""
-    total = 0.0
-    for j in range(len(row)):
-        difference = row[j] - centers[j, c]
-        total += difference * difference
-    return total
-
-
-@compile_part
-def _near_changed(c: int, changed: Changed, count: int, column: Float64Array) -> float:
-    """Return the distance of center c, in a column, (d,), to the nearest other one of `count` that changed.
-
-    All these distances are noted, squared, if there is a table.
-    """
-    _, places, ages, _, columns, apart, shares = changed
-    squared = apart[c % len(apart)]
-    _square_distances(column, columns, count, squared)
-    for place in range(count):
-        squared[place] *= shares[place]
-    if ages[c]:
-        squared[places[c]] = np.inf
-    nearest: float = np.sqrt(_least(squared, count))
-    return nearest
-
-
-@compile_part
-def _first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
-    """Return memory for clusters that change, which lists clusters of some age, and how many they are."""
-    room, count = len(ages), 0
-    numbers, places, distances = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(room)
-    for c in range(room):
-        if ages[c]:
-            numbers[count] = c
-            count += 1
-    noted = room if room * room <= MOST_NOTED else 1  # without a table, a row to work in
-    columns, apart, shares = np.empty((d, room)), np.empty((noted, room)), np.empty(room)
-    return (numbers, places, ages, distances, columns, apart, shares), count
-
-
-@compile_part
-def begin_pass(
-    changed: Changed,
-    count: int,
-    clusters: MovableClusters,
-    present: int,
-    others: Others,
-    column: Float64Array,
-) -> int:
-    """Return how many clusters changed in the pass before, and note how far others are from them.
-
-    Light ones always count as changed.  The column, (d,), is overwritten.
-    """
-    centers, masses, counts = clusters
-    numbers, places, ages, distances, columns, _, shares = changed
-    kept: int = ZERO
-    for place in range(count):
-        c = numbers[place]
-        share = light_share(masses[c], others)
-        ages[c] = max(ages[c] - 1, int(share < 1.0)) if counts[c] else 0
-        if ages[c]:
-            numbers[kept], places[c], shares[kept] = c, kept, share
-            for j in range(len(centers)):
-                columns[j, kept] = centers[j, c]
-            kept += 1
-    for c in range(present):
-        if counts[c]:
-            for j in range(len(centers)):
-                column[j] = centers[j, c]
-            distances[c] = _near_changed(c, changed, kept, column)
-    return kept
-
-
-@compile_part
-def note_change(
-    c: int,
-    changed: Changed,
-    count: int,
-    clusters: MovableClusters,
-    present: int,
-    others: Others,
-    work: Work,
-) -> int:
-    """Note that cluster c changed in this pass, and return how many have changed.
-
-    Also note how far other centers are from it.
-    """
-    centers, masses, counts = clusters
-    numbers, places, ages, distances, columns, apart, shares = changed
-    squared, column = work
-    if not ages[c]:
-        numbers[count], places[c] = c, count
-        count += 1
-    ages[c], share = 2, light_share(masses[c], others)
-    shares[places[c]] = share
-    for j in range(len(centers)):
-        column[j] = columns[j, places[c]] = centers[j, c]
-    if counts[c]:
-        _square_distances(column, centers, present, squared)
-    for other in range(present):
-        squares = share * squared[other] if counts[c] and other != c else np.inf
-        if len(apart) > 1:
-            apart[other, places[c]] = squares
-        if squares < distances[other] * distances[other]:
-            distances[other] = np.sqrt(squares)
-    if counts[c]:
-        distances[c] = _near_changed(c, changed, count, column)
-    return count
-
-
-@compile_part
-def _cost_of_changed(
-    row: Float64Array,
-    weight: float,
-    own: int,
-    root: float,
-    gain: float,
-    share: float,
-    changed: Changed,
-    count: int,
-    masses: Float64Array,
-) -> float:
-    """Return a lower bound of the cost of a row, (d,), in clusters that changed.
-
-    It is below the row's gain by leaving its cluster only if one of them costs less than that.
-    Centers that are noted as far from the row's own one, at a distance `root`, are not looked at.
-    """
-    numbers, _, _, _, columns, apart, _ = changed
-    bound = ENOUGH * gain
-    reach = root + np.sqrt(bound / (weight * share))
-    reach = (reach * (1.0 + DISTANCE_ROUNDING)) ** 2
-    for place in range(count):
-        c = numbers[place]
-        if own < 0 or (c != own and (len(apart) == 1 or apart[own, place] <= reach)):
-            mass = masses[c]
-            cost = weight * (mass / (mass + weight)) * _squared(row, columns, place)
-            bound = min(bound, cost)
-    return bound
 
 
 @compile_part
@@ -435,37 +218,6 @@ def _or_alone(
 
 
 @compile_part
-def _lightest(clusters: MovableClusters, least: float) -> float:
-    """Return the least mass of a cluster that is not lighter than `least`, or `least` if all are."""
-    _, masses, counts = clusters
-    found = np.inf
-    for c in range(len(masses)):
-        if counts[c] and masses[c] >= least:
-            found = min(found, masses[c])
-    return found if found < np.inf else least
-
-
-@compile_part
-def _light(weights: Float64Array) -> tuple[float, float]:
-    """Return the mass below which a cluster is light, and the weight of the heaviest row."""
-    total, heaviest = 0.0, 0.0
-    for weight in weights:
-        total += weight
-        heaviest = max(heaviest, weight)
-    return LIGHT * total / len(weights), heaviest
-
-
-@compile_part
-def light_share(mass: float, others: Others) -> float:
-    """Return at least what a light cluster costs, as a share of what others cost as near, for any row."""
-    lightest, heaviest = others
-    if mass >= lightest:
-        return 1.0
-    share = mass / (mass + heaviest) * (1.0 + heaviest / lightest)
-    return share * (1.0 - SHARE_ROUNDING)
-
-
-@compile_part
 def _move(
     row: Float64Array,
     weight: float,
@@ -482,13 +234,6 @@ def _move(
             centers[:, own] = np.inf
     if target >= 0:
         put_in(row, weight, target, vanishing, clusters)
-
-
-@compile_part
-def _less(distance: float, other: float) -> float:
-    """Return at least by how much a distance is above another one; 0 if it may not be."""
-    larger = distance * (1.0 - DISTANCE_ROUNDING)
-    return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
 
 
 @compile_part
@@ -520,7 +265,7 @@ def _measure_gains(
         if own < 0:
             gains[i] = weight * outlier_penalty
             continue
-        squared = _squared(rows[i], centers, own)
+        squared = squared_to_column(rows[i], centers, own)
         roots[i] = np.sqrt(squared)
         gains[i] = _leaving_gain_compiled(
             weight, counts[own], masses[own], squared, penalty, vanishing
@@ -549,7 +294,7 @@ def _list_doubtful(
     for i in range(first, stop):
         own, weight, gain = labels[i], weights[i], gains[i]
         share = lightest / (lightest + weight)
-        bound = min(kept[i], weight * share * _less(distances[own], roots[i]) ** 2)
+        bound = min(kept[i], weight * share * distance_less(distances[own], roots[i]) ** 2)
         stays = (bound >= gain) & (penalty >= gain) & (weight * outlier_penalty >= gain)
         stays &= (own >= 0) & (vanishing == 0.0)
         kept[i] = bound if stays else kept[i]
@@ -589,11 +334,11 @@ def exchange_rows_compiled(
     present, costs = _present(clusters), (penalty, outlier_penalty, vanishing)
     listed = np.empty(BLOCK, np.int64)
     found = gains, roots, kept, ages, listed
-    work, (light, heaviest) = (squared, np.empty(d)), _light(weights)
-    changed, n_changed = _first_changed(ages, d)
+    work, (light, heaviest) = (squared, np.empty(d)), light_masses(weights)
+    changed, n_changed = first_changed(ages, d)
     while moved and passes < most:
         passes, moved, first = passes + 1, False, ZERO
-        lightest, others = _lightest(clusters, 0.0), (_lightest(clusters, light), heaviest)
+        lightest, others = lightest_mass(clusters, 0.0), (lightest_mass(clusters, light), heaviest)
         n_changed = begin_pass(changed, n_changed, clusters, present, others, work[1])
         while first < n:
             block = first, min(first + BLOCK, n), measured
@@ -608,7 +353,7 @@ def exchange_rows_compiled(
                 few = len(changed[5]) > 1 or n_changed <= FEW_CHANGED * present
                 if few and not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
                     heavy = others[0] / (others[0] + weight)
-                    bound = _cost_of_changed(
+                    bound = cost_of_changed(
                         row, weight, own, roots[i], gain, heavy, changed, n_changed, masses
                     )
                     kept[i] = min(kept[i], bound)
@@ -633,152 +378,3 @@ def exchange_rows_compiled(
                 moved, first = True, i + 1
                 break  # the next rows see the clusters that this move leads to
     return passes
-
-
-@compile_part
-def means_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    labels: Int64Array,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
-) -> None:
-    """Fill the means, (d, room), the masses and the numbers of rows, (room,)."""
-    n, d = rows.shape
-    masses[:], counts[:], centers[:] = 0.0, 0, 0.0
-    for i in range(n):
-        c = labels[i]
-        counts[c] += 1
-        masses[c] += weights[i]
-        for j in range(d):
-            centers[j, c] += weights[i] * rows[i, j]
-    for c in range(len(masses)):
-        if counts[c]:
-            for j in range(d):
-                centers[j, c] /= masses[c]
-
-
-@compile_loop
-def merge_compiled(
-    centers: Float64Array, masses: Float64Array, counts: Int64Array, most: float
-) -> Int64Array:
-    """Join clusters whose merge costs less than `most`, and return their new numbers, (room,)."""
-    d, room = centers.shape
-    targets, squared, middle = np.empty(room, np.int64), np.empty(room), np.empty(d)
-    for a in range(room):
-        targets[a] = a
-    for a in range(room):
-        while counts[a]:
-            for j in range(d):
-                middle[j] = centers[j, a]
-            _square_distances(middle, centers, room, squared)
-            best, least = -1, most
-            for b in range(room):
-                if b != a and counts[b]:
-                    rise = masses[a] * masses[b] / (masses[a] + masses[b]) * squared[b]
-                    if rise < least:
-                        best, least = b, rise
-            if best < 0:
-                break
-            share = masses[best] / (masses[a] + masses[best])
-            for j in range(d):
-                centers[j, a] += share * (centers[j, best] - centers[j, a])
-            masses[a] += masses[best]
-            counts[a] += counts[best]
-            counts[best], targets[best] = 0, a
-    for c in range(room):
-        while targets[c] != targets[targets[c]]:
-            targets[c] = targets[targets[c]]
-    return targets
-
-
-@compile_part
-def bound_costs(
-    weights: Float64Array,
-    seconds: Float64Array,
-    before: Float64Array,
-    still: float,
-    clusters: MovableClusters,
-    kept: Float64Array,
-    ages: Int64Array,
-) -> None:
-    """Fill what `exchange_rows_compiled` keeps, (n,), and ages, (room,), as means take the place of centers.
-
-    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
-    clusters.  Means that moved more than `still`, and of light clusters, count as changed.
-    """
-    centers, masses, counts = clusters
-    slack, (light, _) = 0.0, _light(weights)
-    ages[:] = 0
-    for c in range(len(masses)):
-        if counts[c]:
-            squares = np.inf
-            if c < before.shape[1]:
-                squares = 0.0
-                for j in range(len(centers)):
-                    difference = centers[j, c] - before[j, c]
-                    squares += difference * difference
-            if masses[c] < light or not squares <= still * still:
-                ages[c] = 2
-            else:
-                slack = max(slack, squares)
-    slack = np.sqrt(slack)
-    lightest = _lightest(clusters, light)
-    for i in range(len(weights)):
-        share = lightest / (lightest + weights[i])
-        kept[i] = weights[i] * share * _less(np.sqrt(seconds[i]), slack) ** 2
-
-
-@compile_loop
-def settle_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    labels: Int64Array,
-    seconds: Float64Array,
-    before: Float64Array,
-    penalty: float,
-    most: int,
-) -> tuple[Float64Array, float, int]:
-    """Compiled twin of `short_search.settle` for rows, (n, d), whose labels, (n,), change in place.
-
-    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
-    clusters; 0 if nothing is known.
-    """
-    n, d = rows.shape
-    room, passes, merged = 2 * (labels.max() + 1) + SPARE, 0, True
-    centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
-    clusters, kept, ages = (centers, masses, counts), np.empty(n), np.empty(room, np.int64)
-    while merged and passes < most:
-        means_compiled(rows, weights, labels, centers, masses, counts)
-        still = STILL * np.sqrt(penalty)
-        bound_costs(weights, seconds, before, still, clusters, kept, ages)
-        passes += exchange_rows_compiled(
-            rows, weights, labels, penalty, np.inf, 0.0, most - passes, clusters, kept, ages
-        )
-        before = centers.copy()
-        for i in range(n):
-            seconds[i] = kept[i] / weights[i]
-        means_compiled(rows, weights, labels, centers, masses, counts)
-        targets = merge_compiled(
-            centers.copy(), masses.copy(), counts.copy(), penalty * (1.0 - EXCHANGE_ROUNDING)
-        )
-        merged = False
-        for i in range(n):
-            if targets[labels[i]] != labels[i]:
-                merged = True
-                labels[i] = targets[labels[i]]
-    if merged:
-        means_compiled(rows, weights, labels, centers, masses, counts)
-    cost = 0.0
-    k: int = ZERO
-    for i in range(n):
-        cost += weights[i] * _squared(rows[i], centers, labels[i])
-    for c in range(room):
-        if counts[c]:
-            for j in range(d):
-                centers[j, k] = centers[j, c]
-            counts[c], k = k, k + 1
-    for i in range(n):
-        labels[i] = counts[labels[i]]
-    return centers[:, :k].copy(), cost + penalty * k, passes

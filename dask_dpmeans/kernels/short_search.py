@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.crossover_compiled import assign_compiled, cross_compiled, open_at_best
 from dask_dpmeans.kernels.divergence import SquaredEuclidean
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import add_work, pays, plain
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import MOVING, move_rows, squared_to_each
-from dask_dpmeans.kernels.row_exchange_compiled import (
-    EXCHANGE_ROUNDING,
-    SPARE,
+from dask_dpmeans.kernels.row_exchange_compiled import EXCHANGE_ROUNDING, SPARE
+from dask_dpmeans.kernels.short_search_compiled import (
+    assign_compiled,
+    cross_compiled,
     merge_compiled,
+    open_at_best,
     settle_compiled,
 )
 

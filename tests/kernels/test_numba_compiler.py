@@ -35,7 +35,6 @@ from dask_dpmeans.kernels import (
     short_search,
 )
 from dask_dpmeans.kernels.center_path import CompiledClusters
-from dask_dpmeans.kernels.crossover_compiled import cross_compiled
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
 from dask_dpmeans.kernels.numba_support import (
@@ -48,7 +47,7 @@ from dask_dpmeans.kernels.numba_support import (
     seconds_of,
 )
 from dask_dpmeans.kernels.price import LinearPrice
-from dask_dpmeans.kernels.row_exchange_compiled import settle_compiled
+from dask_dpmeans.kernels.short_search_compiled import cross_compiled, settle_compiled
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 FIT = """
@@ -220,6 +219,20 @@ center_path(np.arange(20.0).reshape(10, 2) ** 2, np.ones(10), 4, False, 1)
     assert not [name for name in kept if isinstance(names.get(name), CompiledPart)]
 
 
+def test_a_loop_is_compiled_anew_if_the_text_of_a_part_in_another_file_changes(run, tmp_path):
+    support = "from dask_dpmeans.kernels import numba_support"
+    loop = (
+        "from a_part import part\n@numba_support.compile_loop\ndef loop(x):\n    return part(x)\n"
+    )
+    (tmp_path / "a_loop.py").write_text(f"{support}\n{loop}")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom a_loop import loop\n"
+    for number in (1, 2, 2):
+        part = f"@numba_support.compile_part\ndef part(x):\n    return x + {number}\n"
+        (tmp_path / "a_part.py").write_text(f"{support}\n{part}")
+        assert run(f"{script}print(loop(0), file=sys.stderr)") == f"{number}\n"
+    assert len(list(tmp_path.rglob("a_loop.loop-*.nbc"))) == 2
+
+
 @CompiledLoop
 def half(x):
     return x / 2
@@ -288,7 +301,7 @@ def test_short_searches_without_numba_count_the_passes_that_they_took(monkeypatc
 def test_loops_of_short_searches_are_compiled_for_one_kind_of_arguments(run):
     script = """
 import numpy as np
-from dask_dpmeans.kernels import crossover_compiled, numba_support, row_exchange_compiled
+from dask_dpmeans.kernels import numba_support, row_exchange_compiled, short_search_compiled
 from dask_dpmeans.kernels.short_search import FewRows
 numba_support.LEAST_WORK = 0
 few = FewRows(np.random.default_rng(0).normal(size=(60, 2)), np.ones(60), 9.0, 60)
@@ -296,7 +309,7 @@ end = few.settle(np.arange(60) % 7)
 few.child(end, end, np.linspace(0.1, 0.9, 2 * end.centers.shape[1] + 4))
 kinds = {
     loop.__name__: len(loop.known.signatures)
-    for module in (crossover_compiled, row_exchange_compiled)
+    for module in (short_search_compiled, row_exchange_compiled)
     for loop in vars(module).values()
     if isinstance(loop, numba_support.CompiledLoop) and loop.known is not None
 }

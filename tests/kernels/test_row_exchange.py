@@ -10,18 +10,18 @@ from strategies import DYADIC, seeds, spread, tables
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels import row_exchange as kernel
 from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.changed_clusters_compiled import (
+    begin_pass,
+    first_changed,
+    light_share,
+    note_change,
+)
 from dask_dpmeans.kernels.divergence import SQUARED
 from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
-from dask_dpmeans.kernels.row_exchange_compiled import (
-    _first_changed,
-    begin_pass,
-    exchange_rows_compiled,
-    light_share,
-    note_change,
-)
+from dask_dpmeans.kernels.row_exchange_compiled import exchange_rows_compiled
 
 MOST = 60
 DIVERGENCES = {False: SQUARED, True: METRICS["cosine"]}
@@ -162,7 +162,7 @@ def test_rows_move_alike_without_the_table_of_distances(seed, k, light, few):
     labels, weights, room = random.integers(k, size=n), random.choice(DYADIC[1:], n), 2 * k + 8
 
     def without_table(ages, d):
-        (*memory, _, shares), count = _first_changed(ages, d)
+        (*memory, _, shares), count = first_changed(ages, d)
         return (*memory, np.full((1, room), np.nan), shares), count
 
     found = []
@@ -178,7 +178,7 @@ def test_rows_move_alike_without_the_table_of_distances(seed, k, light, few):
 
 def test_memory_of_moves_does_not_grow_with_the_square_of_the_clusters():
     def most_bytes(room):
-        memory, _ = numba_support.plain(_first_changed)(np.ones(room, np.int64), 2)
+        memory, _ = numba_support.plain(first_changed)(np.ones(room, np.int64), 2)
         return sum(each.nbytes for each in memory)
 
     assert most_bytes(2_000) <= 2 * most_bytes(1_000)

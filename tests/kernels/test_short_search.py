@@ -1,24 +1,23 @@
 """Short searches: the objective is that of the partition, and NumPy gives the bytes of compiled loops."""
 
-import inspect
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables
 
-from dask_dpmeans.kernels import crossover_compiled, numba_support, row_exchange_compiled
-from dask_dpmeans.kernels.crossover_compiled import (
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.changed_clusters_compiled import LIGHT
+from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
+from dask_dpmeans.kernels.short_search_compiled import (
     WIDER,
     add_chances,
     assign_from,
+    bound_costs,
     cross_compiled,
     draw_row,
     swap_compiled,
 )
-from dask_dpmeans.kernels.row_exchange_compiled import LIGHT, bound_costs
-from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows
 
 
 @st.composite
@@ -270,13 +269,3 @@ def test_a_row_is_drawn_by_its_weight_times_its_cost(seed, n):
         wanted = draw * chances[-1]
         expected = min(np.searchsorted(chances, wanted, side="right"), last)
         assert draw_row(sums, last, draw) == expected
-
-
-def test_loops_that_stand_in_two_files_are_the_same() -> None:
-    """A compiled loop is kept until its own file changes, so all that it calls is in that file."""
-    for name in ("_square_distances", "_least", "_squared", "_less"):
-        both = [getattr(file, name) for file in (crossover_compiled, row_exchange_compiled)]
-        first, second = (inspect.getsource(inspect.unwrap(each)) for each in both)
-        assert first == second
-    for name in ("DISTANCE_ROUNDING", "TINY"):
-        assert getattr(crossover_compiled, name) == getattr(row_exchange_compiled, name)

@@ -1,79 +1,39 @@
-"""Compiled loops of crossovers and openings in short searches of few rows.
+"""Compiled loops of short searches of few rows: crossovers, openings, and where moves of rows end.
 
-Their NumPy twins are in `short_search`.  `_square_distances`, `_least`, `_squared` and `_less` are
-the same as in `row_exchange_compiled`: all that a loop calls must be in its own file (`numba_support`).
+Their NumPy twins are in `short_search`.
 """
-
-from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.changed_clusters_compiled import (
+    ZERO,
+    MovableClusters,
+    light_masses,
+    lightest_mass,
+)
+from dask_dpmeans.kernels.distance_parts import (
+    DISTANCE_ROUNDING,
+    distance_less,
+    least_of,
+    square_distances,
+    squared_to_column,
+)
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
+from dask_dpmeans.kernels.row_exchange_compiled import (
+    EXCHANGE_ROUNDING,
+    SPARE,
+    exchange_rows_compiled,
+)
 
-DISTANCE_ROUNDING = 1e-9
-"""A distance counts as smaller or larger by this share of it, for its own rounding."""
 TINY = 1e-290
-"""Squared distances up to this may be equal for rounding."""
+"""Costs up to this may be equal for rounding, so that ties are decided among all of these clusters."""
 WIDER = 1.5
 """Centers are looked for up to this many times the distance of a row from a near one; second nearest
 ones may be farther."""
-ZERO: Any = np.int64(0)
-"""Where a count starts that is passed on: Numba compiles what takes a literal number once more."""
-
-
-@compile_part
-def _square_distances(
-    row: Float64Array, centers: Float64Array, count: int, squared: Float64Array
-) -> None:
-    """Compiled twin of `squared_to_each`, for one row, (d,); it fills `squared`, (room,).
-
-    The first `count` of centers, (d, room), are used.
-    """
-    for c in range(count):
-        difference = row[0] - centers[0, c]
-        squared[c] = difference * difference
-    for j in range(1, len(row)):
-        value = row[j]
-        for c in range(count):
-            difference = value - centers[j, c]
-            squared[c] += difference * difference
-
-
-@compile_part
-def _least(values: Float64Array, count: int) -> float:
-    """Return the least of the first values, (m,), `count` of them.
-
-    Eight are compared at a time, which compilers make into vector instructions.
-    """
-    a = b = c = d = e = f = g = h = np.inf
-    eights = count // 8 * 8
-    for i in range(0, eights, 8):
-        a, b = min(a, values[i]), min(b, values[i + 1])
-        c, d = min(c, values[i + 2]), min(d, values[i + 3])
-        e, f = min(e, values[i + 4]), min(f, values[i + 5])
-        g, h = min(g, values[i + 6]), min(h, values[i + 7])
-    least = min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
-    for i in range(eights, count):
-        least = min(least, values[i])
-    return least
-
-
-@compile_part
-def _squared(row: Float64Array, centers: Float64Array, c: int) -> float:
-    """Return the squared distance of a row, (d,), to center c of (d, room)."""
-    total = 0.0
-    for j in range(len(row)):
-        difference = row[j] - centers[j, c]
-        total += difference * difference
-    return total
-
-
-@compile_part
-def _less(distance: float, other: float) -> float:
-    """Return at least by how much a distance is above another one; 0 if it may not be."""
-    larger = distance * (1.0 - DISTANCE_ROUNDING)
-    return max(0.0, larger - other * (1.0 + DISTANCE_ROUNDING)) * (1.0 - DISTANCE_ROUNDING)
+STILL = 1e-2
+"""A mean that is nearer to its center before than this share of the root of the penalty counts as
+unchanged; bounds fall by its motion."""
 
 
 @compile_part
@@ -82,7 +42,7 @@ def _first_least(values: Float64Array, count: int) -> tuple[int, float]:
 
     Of equal ones the first counts.
     """
-    least, place = _least(values, count), 0
+    least, place = least_of(values, count), 0
     while place < count - 1 and values[place] != least:
         place += 1
     return place, least
@@ -96,7 +56,7 @@ def assign_compiled(
     k = centers.shape[1]
     squared = np.empty(k)
     for i in range(len(rows)):
-        _square_distances(rows[i], centers, k, squared)
+        square_distances(rows[i], centers, k, squared)
         labels[i], costs[i] = _first_least(squared, k)
 
 
@@ -180,9 +140,9 @@ def _apart(centers: Float64Array) -> tuple[Float64Array, Float64Array]:
     for c in range(k):
         for j in range(d):
             column[j] = centers[j, c]
-        _square_distances(column, centers, k, squared[c])
+        square_distances(column, centers, k, squared[c])
         squared[c, c] = np.inf
-        nearest[c] = np.sqrt(_least(squared[c], k))
+        nearest[c] = np.sqrt(least_of(squared[c], k))
     return squared, nearest
 
 
@@ -205,9 +165,9 @@ def assign_from(
     listed, count = np.empty(n, np.int64), 0
     for i in range(n):
         c = labels[i]
-        costs[i] = _squared(rows[i], centers, c)
+        costs[i] = squared_to_column(rows[i], centers, c)
         root = np.sqrt(costs[i])
-        beyond = _less(nearest[c], root)
+        beyond = distance_less(nearest[c], root)
         seconds[i] = beyond * beyond
         listed[count] = i
         count += int(not (beyond > root and seconds[i] > TINY))
@@ -219,7 +179,7 @@ def assign_from(
         reach = max(TINY, ((1.0 + WIDER) * root * (1.0 + DISTANCE_ROUNDING)) ** 2)
         for c in range(k):
             if apart[start, c] <= reach:
-                squared = _squared(rows[i], centers, c)
+                squared = squared_to_column(rows[i], centers, c)
                 if squared < least or (squared == least and c < best):
                     best, least, squared = c, squared, least
                 second = min(second, squared)
@@ -248,7 +208,7 @@ def swap_compiled(
     for i in range(n):
         c = labels[i]
         if losses[c] >= 0.0:
-            _square_distances(rows[i], centers, k, squared)
+            square_distances(rows[i], centers, k, squared)
             squared[c] = np.inf
             others[i], second[i] = _first_least(squared, k)
             losses[c] += weights[i] * (second[i] - costs[i])
@@ -330,3 +290,152 @@ def cross_compiled(
         for j in range(len(centers)):
             centers[j, removed] = np.inf
     return near, seconds, centers
+
+
+@compile_part
+def means_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """Fill the means, (d, room), the masses and the numbers of rows, (room,)."""
+    n, d = rows.shape
+    masses[:], counts[:], centers[:] = 0.0, 0, 0.0
+    for i in range(n):
+        c = labels[i]
+        counts[c] += 1
+        masses[c] += weights[i]
+        for j in range(d):
+            centers[j, c] += weights[i] * rows[i, j]
+    for c in range(len(masses)):
+        if counts[c]:
+            for j in range(d):
+                centers[j, c] /= masses[c]
+
+
+@compile_loop
+def merge_compiled(
+    centers: Float64Array, masses: Float64Array, counts: Int64Array, most: float
+) -> Int64Array:
+    """Join clusters whose merge costs less than `most`, and return their new numbers, (room,)."""
+    d, room = centers.shape
+    targets, squared, middle = np.empty(room, np.int64), np.empty(room), np.empty(d)
+    for a in range(room):
+        targets[a] = a
+    for a in range(room):
+        while counts[a]:
+            for j in range(d):
+                middle[j] = centers[j, a]
+            square_distances(middle, centers, room, squared)
+            best, least = -1, most
+            for b in range(room):
+                if b != a and counts[b]:
+                    rise = masses[a] * masses[b] / (masses[a] + masses[b]) * squared[b]
+                    if rise < least:
+                        best, least = b, rise
+            if best < 0:
+                break
+            share = masses[best] / (masses[a] + masses[best])
+            for j in range(d):
+                centers[j, a] += share * (centers[j, best] - centers[j, a])
+            masses[a] += masses[best]
+            counts[a] += counts[best]
+            counts[best], targets[best] = 0, a
+    for c in range(room):
+        while targets[c] != targets[targets[c]]:
+            targets[c] = targets[targets[c]]
+    return targets
+
+
+@compile_part
+def bound_costs(
+    weights: Float64Array,
+    seconds: Float64Array,
+    before: Float64Array,
+    still: float,
+    clusters: MovableClusters,
+    kept: Float64Array,
+    ages: Int64Array,
+) -> None:
+    """Fill what `exchange_rows_compiled` keeps, (n,), and ages, (room,), as means take the place of centers.
+
+    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
+    clusters.  Means that moved more than `still`, and of light clusters, count as changed.
+    """
+    centers, masses, counts = clusters
+    slack, (light, _) = 0.0, light_masses(weights)
+    ages[:] = 0
+    for c in range(len(masses)):
+        if counts[c]:
+            squares = np.inf
+            if c < before.shape[1]:
+                squares = 0.0
+                for j in range(len(centers)):
+                    difference = centers[j, c] - before[j, c]
+                    squares += difference * difference
+            if masses[c] < light or not squares <= still * still:
+                ages[c] = 2
+            else:
+                slack = max(slack, squares)
+    slack = np.sqrt(slack)
+    lightest = lightest_mass(clusters, light)
+    for i in range(len(weights)):
+        share = lightest / (lightest + weights[i])
+        kept[i] = weights[i] * share * distance_less(np.sqrt(seconds[i]), slack) ** 2
+
+
+@compile_loop
+def settle_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    seconds: Float64Array,
+    before: Float64Array,
+    penalty: float,
+    most: int,
+) -> tuple[Float64Array, float, int]:
+    """Compiled twin of `short_search.settle` for rows, (n, d), whose labels, (n,), change in place.
+
+    Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
+    clusters; 0 if nothing is known.
+    """
+    n, d = rows.shape
+    room, passes, merged = 2 * (labels.max() + 1) + SPARE, 0, True
+    centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
+    clusters, kept, ages = (centers, masses, counts), np.empty(n), np.empty(room, np.int64)
+    while merged and passes < most:
+        means_compiled(rows, weights, labels, centers, masses, counts)
+        still = STILL * np.sqrt(penalty)
+        bound_costs(weights, seconds, before, still, clusters, kept, ages)
+        passes += exchange_rows_compiled(
+            rows, weights, labels, penalty, np.inf, 0.0, most - passes, clusters, kept, ages
+        )
+        before = centers.copy()
+        for i in range(n):
+            seconds[i] = kept[i] / weights[i]
+        means_compiled(rows, weights, labels, centers, masses, counts)
+        targets = merge_compiled(
+            centers.copy(), masses.copy(), counts.copy(), penalty * (1.0 - EXCHANGE_ROUNDING)
+        )
+        merged = False
+        for i in range(n):
+            if targets[labels[i]] != labels[i]:
+                merged = True
+                labels[i] = targets[labels[i]]
+    if merged:
+        means_compiled(rows, weights, labels, centers, masses, counts)
+    cost = 0.0
+    k: int = ZERO
+    for i in range(n):
+        cost += weights[i] * squared_to_column(rows[i], centers, labels[i])
+    for c in range(room):
+        if counts[c]:
+            for j in range(d):
+                centers[j, k] = centers[j, c]
+            counts[c], k = k, k + 1
+    for i in range(n):
+        labels[i] = counts[labels[i]]
+    return centers[:, :k].copy(), cost + penalty * k, passes

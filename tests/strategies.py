@@ -226,6 +226,11 @@ def labels_of(source: Any, method: Any, state: Any) -> list[int]:
     return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
 
 
+def states_of(source: Any, method: Any) -> list[Any]:
+    """The states of a fit, step by step."""
+    return [step.state for step in iterate(source, method)]
+
+
 def trace(source: Any, penalty: float, **parameters: Any) -> list[dict[str, Any]]:
     """All that a fit yields but the seconds, step by step, to the byte."""
     return [

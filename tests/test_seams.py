@@ -10,11 +10,10 @@ import numpy as np
 import other_price
 import pytest
 from optimum import partitions
-from strategies import contents
+from strategies import contents, states_of
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.divergence import SQUARED
 from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
@@ -73,17 +72,13 @@ def serial_sweep(rows, centers, thresholds, order, cost):
     return opened, centers, [labels[row] for row in range(len(rows))]
 
 
-def states(source, method):
-    return [step.state for step in iterate(source, method)]
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("penalty", [4.0, 15.0])
 def test_sweeps_of_another_divergence_are_serial_sweeps_in_memory_and_on_dask(seed, penalty):
     rows = counts_of(seed, 200)
     method = batch.Method(penalty, metric="poisson", tol=0.0)
-    found = states(InMemoryRows(rows, None), method)
-    on_dask = states(
+    found = states_of(InMemoryRows(rows, None), method)
+    on_dask = states_of(
         as_source(da.from_array(rows, chunks=(37, 3)), block_rows=16, threads=2), method
     )
     means = [rows.mean(axis=0).tolist()]
@@ -134,7 +129,7 @@ def test_moves_in_another_divergence_gain_what_they_say_without_moves_of_single_
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     moves = np.zeros(6, np.int64)
     for seed in range(8):
-        found = states(
+        found = states_of(
             InMemoryRows(counts_of(seed, 300), None),
             search.Method(20.0, metric="poisson", seed=seed),
         )
@@ -201,7 +196,7 @@ def test_the_search_at_another_price_finds_the_best_partition_of_few_rows(kind):
         source = InMemoryRows(rows, None)
         if seed % 2:
             source = as_source(da.from_array(rows, chunks=3))
-        end = states(source, method)[-1]
+        end = states_of(source, method)[-1]
         inertia = math.fsum(end.inertias)
         assert end.objective == pytest.approx(
             inertia + method.price.of(len(end.centers)), rel=1e-12
@@ -217,8 +212,8 @@ def test_sweeps_at_another_price_open_rows_that_cost_more_than_the_next_cluster(
     rows = np.random.default_rng(seed).normal(size=(300, 2))
     method = kind(0.4, tol=0.0)
     source = as_source(da.from_array(rows, chunks=(70, 2)), block_rows=16, threads=2)
-    found = states(source, method)
-    alone = states(as_source(rows, block_rows=16, threads=1), method)
+    found = states_of(source, method)
+    alone = states_of(as_source(rows, block_rows=16, threads=1), method)
     assert [contents(state) for state in found] == [contents(state) for state in alone]
     centers = np.array([rows.mean(axis=0)])
     for state in found:
@@ -239,7 +234,7 @@ def test_moves_of_one_step_pay_the_price_of_all_of_them(kind, seed, monkeypatch)
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     rows = np.random.default_rng(seed).normal(size=(400, 2))
     start = rows[np.random.default_rng(seed).permutation(400)[:60]]
-    found = states(InMemoryRows(rows, None), kind(1.0, centers=start, seed=seed))
+    found = states_of(InMemoryRows(rows, None), kind(1.0, centers=start, seed=seed))
     several = 0
     for before, after in pairwise(found):
         moves = np.array(after.moves)[:3]

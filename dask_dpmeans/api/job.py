@@ -82,7 +82,7 @@ def fit(
     arrays: sources.InputArrays,
     run: AnyPlace,
     method: JobMethod,
-    told: Listeners,
+    listeners: Listeners,
     *,
     resume: bool,
     force: bool,
@@ -113,7 +113,7 @@ def fit(
         ready = _prepare(store, lock, arrays, source, method, resume)
         if ready is None:
             return
-        converged = _fit(ready, resume, told)
+        converged = _fit(ready, resume, listeners)
     if not (converged or algorithm.draws):
         warnings.warn(NOT_CONVERGED.format(algorithm.max_iter), ConvergenceWarning, stacklevel=4)
 
@@ -210,7 +210,7 @@ class Commits:
     run: str
     """Name of the run that the job began or goes on with."""
     n_rows: int
-    told: Listeners
+    listeners: Listeners
     finished: bool
     """Whether the run was finished when the job began: it stays so until there is a new step."""
 
@@ -224,8 +224,8 @@ class Commits:
             state, history = progress.state, progress.history
             self.unfinish()
             self.store.steps.commit(state, history, progress.converged, self.lock.owner, self.run)
-            self.told.on_step(state.step, history[-1], self.n_rows)
-            self.told.on_progress(progress)
+            self.listeners.on_step(state.step, history[-1], self.n_rows)
+            self.listeners.on_progress(progress)
         return False
 
     def unfinish(self) -> None:
@@ -251,13 +251,13 @@ class ReadyFit:
     """The choice of the penalties; None if they were given."""
 
 
-def _fit(ready: ReadyFit, resume: bool, told: Listeners) -> bool:
+def _fit(ready: ReadyFit, resume: bool, listeners: Listeners) -> bool:
     """Take the steps and write the result; return whether the fit has converged."""
     store, lock, request, method = ready.store, ready.lock, ready.request, ready.method
     source, chosen = ready.learned.source, ready.chosen
     start = starting_point(store, request, source, method, resume)
     name, n = store.steps.run_name(), source.plan.n_rows
-    commits = Commits(store, lock, name, n, told, finished=store.finished())
+    commits = Commits(store, lock, name, n, listeners, finished=store.finished())
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)

@@ -30,7 +30,6 @@ from dask_dpmeans.cli.options import (
     flag,
     number,
     number_or_auto,
-    penalty,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 
@@ -180,7 +179,12 @@ def kernel_command(data: str, run: str, penalty: float | str, search: bool, **ho
 
 @fit_command_named(
     "spectral",
-    penalty("--penalty", "Eigenvectors with a larger eigenvalue are used."),
+    click.option(
+        "--penalty",
+        type=float,
+        required=True,
+        help="Eigenvectors with a larger eigenvalue are used.",
+    ),
     choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
     click.option(
         "--gamma",

@@ -134,11 +134,6 @@ def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorato
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
-def penalty(name: str, help: str) -> Decorator:
-    """Return a required option for a penalty."""
-    return click.option(name, type=float, required=True, help=help)
-
-
 DATA = (
     "DATA is the path or URL of a Zarr array (store.zarr/group/array), or of a Parquet, Arrow or CSV table with the "
     "columns to use (table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata "

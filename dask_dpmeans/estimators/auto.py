@@ -55,8 +55,8 @@ class AutoMixin(ClustersMixin):
                 )
         if words and len(words) < len(given):
             names = " and ".join(given)
-            told = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise InputError(f"{names} must be numbers, or both {AUTO!r}, got {told}")
+            shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise InputError(f"{names} must be numbers, or both {AUTO!r}, got {shown}")
         return bool(words)
 
     @property
@@ -119,9 +119,9 @@ class AutoMixin(ClustersMixin):
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
-        told, choice = result.manifest.choice, None
-        if told is not None:
-            choice = self._choice_type.from_json(told)
+        stored, choice = result.manifest.choice, None
+        if stored is not None:
+            choice = self._choice_type.from_json(stored)
         stability = result.arrays.get("cluster_stability")
         self._set_choice(result.manifest.parameters, choice, stability)
 

@@ -105,9 +105,9 @@ def _value_texts(center: Float64Array, layout: Layout, categories: Values) -> li
             continue
         values = categories.get(column, range(m))
         shares = center[first : first + m]
-        told = [
+        parts = [
             f"{values[code]} {shares[code]:.0%}".replace("%", " %")
             for code in most_frequent(shares)
         ]
-        texts.append(", ".join(told) or "none")
+        texts.append(", ".join(parts) or "none")
     return texts

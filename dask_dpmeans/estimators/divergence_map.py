@@ -182,7 +182,7 @@ def divergence_map(
     InputError
         A parameter that cannot be used.
     """
-    told = checks.choice("missing", missing, MISSING)
+    treatment = checks.choice("missing", missing, MISSING)
     amount = checks.number("smoothing", smoothing)
     balanced = balance_columns
     if balanced is not None:
@@ -194,9 +194,9 @@ def divergence_map(
             _check_name(f"divergence[{key!r}]", name, COLUMN_DIVERGENCES)
     else:
         _check_name("divergence", divergence, (*COLUMN_DIVERGENCES, MIXED))
-    if divergence == PLAIN and told == "error" and not balanced:
+    if divergence == PLAIN and treatment == "error" and not balanced:
         return None
-    return DivergenceMap(divergence, told, amount, balanced)
+    return DivergenceMap(divergence, treatment, amount, balanced)
 
 
 def _check_name(what: str, name: object, names: Any) -> None:
@@ -209,16 +209,16 @@ def restored_encoding(result: "Result") -> Encoding | None:
     if "divergence" not in result.manifest.parameters:
         return None
     manifest, arrays = result.manifest, result.arrays
-    told, categories = manifest.parameters, arrays["column_categories"]
+    parameters, categories = manifest.parameters, arrays["column_categories"]
     used = sources.used_names(manifest.column_names, manifest.input.columns)
     categorical = set(np.flatnonzero(categories).tolist())
-    names = names_of(told["divergence"], categorical, used, len(categories))
+    names = names_of(parameters["divergence"], categorical, used, len(categories))
     return Encoding.of(
         Layout(names, tuple(categories.tolist())),
         arrays["feature_means"],
         arrays["column_factors"],
-        told["smoothing"],
-        told["missing"],
+        parameters["smoothing"],
+        parameters["missing"],
         "feature_origins" in arrays,
     )
 

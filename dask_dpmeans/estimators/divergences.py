@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 def describe_divergence(divergence: object, missing: object) -> dict[str, Any]:
     """Return the fields of a `Description` of a fit with a `DivergenceMap`."""
-    told = str(divergence)
+    shown = str(divergence)
     if isinstance(divergence, Mapping):
-        told = ", ".join(f"{column}={name}" for column, name in divergence.items())
-    settings = {"divergence": told}
+        shown = ", ".join(f"{column}={name}" for column, name in divergence.items())
+    settings = {"divergence": shown}
     if missing == "observed":
         settings["missing"] = "observed: costs are scaled up to all columns"
     if missing == "unscaled":

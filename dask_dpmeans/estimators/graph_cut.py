@@ -238,12 +238,12 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
         )
 
     def _describe_penalty(self) -> str:
-        told = f"on the {self.cut} cut"
+        of_cut = f"on the {self.cut} cut"
         if not self._chooses:
-            return f"{self.penalty:g} {told}"
+            return f"{self.penalty:g} {of_cut}"
         if getattr(self, "choice_", None) is None:
-            return f"{AUTO} {told}"
-        return f"{self.penalty_:g} {told}, chosen from the links"
+            return f"{AUTO} {of_cut}"
+        return f"{self.penalty_:g} {of_cut}, chosen from the links"
 
     def method(self) -> multilevel.Method | sweep.Method:
         """Return the checked parameters as an algorithm."""

@@ -390,11 +390,13 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
 
 
 def _predictor(result: "Result") -> Kernel:
-    told, arrays = result.manifest.parameters, result.arrays
+    parameters, arrays = result.manifest.parameters, result.arrays
     uses = arrays["local_groups"], arrays["local_centers"], result.manifest.input.n_groups
     centers, divergence = centers_of(result)
     sharing = Sharing.of(centers, *uses, divergence=divergence.general)
-    return GroupPredictions(sharing, HDPPrices(told["local_penalty"], told["global_penalty"]))
+    return GroupPredictions(
+        sharing, HDPPrices(parameters["local_penalty"], parameters["global_penalty"])
+    )
 
 
 def _learned_features(result: "Result") -> Features | None:

@@ -347,8 +347,8 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
 
     def _restore(self, result: "Result") -> None:
         ClustersMixin._restore(self, result)
-        arrays, told = result.arrays, result.manifest.choice
-        choice = None if told is None else LinkageChoice.from_json(told)
+        arrays, stored = result.arrays, result.manifest.choice
+        choice = None if stored is None else LinkageChoice.from_json(stored)
         self._set_choice(result.manifest.parameters, choice, None)
         self._set_micro_clusters(
             *(arrays[f"micro_{name}"] for name in ("centers", "weights", "inertias"))
@@ -415,11 +415,13 @@ def _stored_labels(result: "Result") -> Int64Array:
 
 def _soft_predictor(result: "Result", top: int) -> SoftPredictions:
     """Return the kernel that also returns the `top` most probable clusters of each row."""
-    arrays, told = result.arrays, result.manifest.parameters
+    arrays, parameters = result.arrays, result.manifest.parameters
     figures = arrays["micro_centers"], arrays["micro_weights"], fsum(arrays["micro_inertias"])
-    mixture = mixture_of(*figures, metric_of(told["metric"]), arrays["groups"])
+    mixture = mixture_of(*figures, metric_of(parameters["metric"]), arrays["groups"])
     noise = _stored_labels(result) < 0
-    return SoftPredictions(mixture, told["micro_penalty"], min(top, mixture.n_clusters), noise)
+    return SoftPredictions(
+        mixture, parameters["micro_penalty"], min(top, mixture.n_clusters), noise
+    )
 
 
 MICRO_ARRAYS = (

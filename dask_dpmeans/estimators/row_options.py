@@ -79,16 +79,16 @@ def refuse_options(estimator: str, own: Container[str], names: Iterable[str]) ->
         if name in own:
             continue
         if name in WAYS_OUT and COSTS.get(estimator):
-            told = f"since {COSTS[estimator]}: {WAYS_OUT[name]}"
+            reason = f"since {COSTS[estimator]}: {WAYS_OUT[name]}"
         elif name in OF_PRICES and estimator in COSTS:
-            told = OF_PRICES[name]
+            reason = OF_PRICES[name]
         elif name in COUNTS and COUNT not in own:
-            told = COUNTED
+            reason = COUNTED
         elif name in OF_KMEANS:
-            told = "which is one of KMeans: leave it out"
+            reason = "which is one of KMeans: leave it out"
         else:
             continue
-        raise InputTypeError(f"{estimator} has no option {name}, {told}")
+        raise InputTypeError(f"{estimator} has no option {name}, {reason}")
 
 
 def without_row_options(init: Init) -> Init:

@@ -85,8 +85,8 @@ def outliers_of(result: "Result") -> tuple[float, BoolArray | None]:
 
 def next_price(result: "Result") -> float:
     """Return the price of one more cluster beside the clusters of a run."""
-    told = result.manifest.parameters
-    price = price_of(told["penalty"], told.get("discount", 0.0))
+    parameters = result.manifest.parameters
+    price = price_of(parameters["penalty"], parameters.get("discount", 0.0))
     return price.threshold(len(result.arrays["cluster_weights"]))
 
 

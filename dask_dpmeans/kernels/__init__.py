@@ -15,5 +15,6 @@ against them), `births` (the rule that opens clusters) and `moments` (sums of cl
 - Pictures and reports: `cluster_statistics`, `plot_statistics`, `boxes`.
 
 A file whose name ends with ``_compiled`` has loops for Numba, to the same bytes; short loops stand beside
-their NumPy twins, and `distance_parts` has what loops of several files call.  `numba_support` decides which of the two run, also by the work of other processes.
+their NumPy twins, and `distance_parts` has what loops of several files call.
+`numba_support` decides which of the two run, also by the work of other processes.
 """

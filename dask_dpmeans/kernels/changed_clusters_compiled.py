@@ -74,7 +74,7 @@ def near_changed(c: int, changed: Changed, count: int, column: Float64Array) -> 
 
 @compile_part
 def first_changed(ages: Int64Array, d: int) -> tuple[Changed, int]:
-    """Return memory for clusters that change, which lists clusters of some age, and how many they are."""
+    """Return memory for clusters that change, which lists clusters of some age, (room,), and how many."""
     room, count = len(ages), 0
     numbers, places, distances = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(room)
     for c in range(room):
@@ -199,7 +199,7 @@ def lightest_mass(clusters: MovableClusters, least: float) -> float:
 
 @compile_part
 def light_masses(weights: Float64Array) -> tuple[float, float]:
-    """Return the mass below which a cluster is light, and the weight of the heaviest row."""
+    """Return the mass below which a cluster is light, and the greatest of weights, (n,)."""
     total, heaviest = 0.0, 0.0
     for weight in weights:
         total += weight

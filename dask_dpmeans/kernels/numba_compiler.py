@@ -52,7 +52,7 @@ class Teller(event.Listener):
     """Tells the user once that loops of this package are compiled, if that takes longer."""
 
     def __init__(self) -> None:
-        self.told, self.then = False, KEPT
+        self.has_warned, self.then = False, KEPT
         self.depth, self.started, self.seconds = 0, 0.0, 0.0
         """Loops that are compiled at the moment, one within the other; and the time they take."""
 
@@ -64,8 +64,8 @@ class Teller(event.Listener):
                 return
             self.started = time.perf_counter()
         self.depth += 1
-        if not self.told and self.seconds + time.perf_counter() - self.started >= PATIENCE:
-            self.told = True
+        if not self.has_warned and self.seconds + time.perf_counter() - self.started >= PATIENCE:
+            self.has_warned = True
             logger.warning(MESSAGE + self.then)
 
     def on_end(self, event: event.Event) -> None:

@@ -180,7 +180,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
 
     @property
     def stamp(self) -> str:
-        """What tells apart the texts of other files whose parts the loop calls; empty without any."""
+        """Checksums of the texts of other files whose parts the loop calls; empty without any."""
         files = {each.__code__.co_filename for each in self.parts}
         others = sorted(files - {self.function.__code__.co_filename})
         return "".join(f"-{crc32(Path(each).read_bytes()):08x}" for each in others)

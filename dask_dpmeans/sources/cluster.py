@@ -234,13 +234,13 @@ async def _look(address: str, timeout: float, arguments: dict[str, Any]) -> None
         async with asyncio.timeout(2 * timeout):  # as `open_comm` takes up to `timeout` to connect
             comm = await open_comm(address, timeout=timeout, **arguments)
             await comm.write({"op": "identity", "reply": True})
-            said = await comm.read()
+            answer = await comm.read()
             comm.abort()
     except (OSError, RuntimeError, TypeError):
         raise
     except Exception as error:  # from bytes that are not a message of Dask
         raise OSError(f"what answers there is not Dask: {error}") from error
-    if not (isinstance(said, dict) and "workers" in said):
+    if not (isinstance(answer, dict) and "workers" in answer):
         raise OSError("what answers there is no scheduler")
 
 

@@ -135,17 +135,17 @@ class MapJob:
         """Run the kernel on the blocks of a shard, and return the answers of the sink."""
         answers: list[tuple[Raw, ...]] = []
         per_chunk = self.chunk_rows // self.block_rows
-        start, said = shard.start, []
+        start, written = shard.start, []
         prepare = self.prepare.seen_by(self.kernel)
         for answer in map(self.kernel, shard.blocks(prepare, self.block_rows, blocks)):
             answers.append(answer)
             if len(answers) == per_chunk:
-                said.append(self._write(start, answers))
+                written.append(self._write(start, answers))
                 start += self.chunk_rows
                 answers = []
         if answers:
-            said.append(self._write(start, answers))
-        return said
+            written.append(self._write(start, answers))
+        return written
 
     def _write(self, start: int, answers: list[tuple[Raw, ...]]) -> Any:
         columns = zip(*answers, strict=True)

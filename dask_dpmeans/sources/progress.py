@@ -80,7 +80,7 @@ class Count:
     wanted: Wanted = field(default_factory=Wanted)
     thread: int = field(default_factory=get_ident)
     began: float = field(default_factory=monotonic)
-    told: float = field(default_factory=monotonic)
+    last_call: float = field(default_factory=monotonic)
     failure: BaseException | None = None
     """Error that the observer has raised."""
 
@@ -119,14 +119,14 @@ class Count:
 
     def hear(self, event: tuple[object, Mapping[str, Any]]) -> None:
         """Record the report of a task of a cluster."""
-        said = event[1]
-        if said["token"] == self.token:
-            self.say(said["number"], said["fit"])
+        report = event[1]
+        if report["token"] == self.token:
+            self.say(report["number"], report["fit"])
 
     def look(self) -> None:
         """Call the observer if it is time, and if this is the thread that waits."""
         waits = self.on_pass is not None and get_ident() == self.thread
-        if waits and monotonic() >= self.told + EVERY:
+        if waits and monotonic() >= self.last_call + EVERY:
             self.tell()
 
     def tell(self) -> None:
@@ -140,8 +140,8 @@ class Count:
         if total is not None:
             done = min(done, total)  # a repeated job records its fits again
         last = self.fits[fits - 1] if fits else {}
-        self.told = monotonic()
-        progress = Pass(self.name, done, total, self.unit, self.told - self.began, last)
+        self.last_call = monotonic()
+        progress = Pass(self.name, done, total, self.unit, self.last_call - self.began, last)
         try:
             self.on_pass(progress)
         except BaseException as error:

@@ -183,7 +183,7 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
         for key, node in members.items()
         if _has(node, dimensions) and not key.startswith(ours)
     }
-    said, cube, hint = "is a Zarr group, not an array", None, ""
+    flaw, cube, hint = "is a Zarr group, not an array", None, ""
     if dimensions == 2 and path is not None:
         dims, cube = _cube_hint(members)
         usable = {
@@ -205,7 +205,7 @@ def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: i
     if cube is not None:
         hint = f"{hint}; or {cube}" if usable else cube
     subject = name if path is None else f"{name}: {path}"
-    return InputError(f"{subject} {said}: {hint}")
+    return InputError(f"{subject} {flaw}: {hint}")
 
 
 def _cube_hint(
@@ -245,11 +245,11 @@ def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
     if not dims:
         return
     attributes = _attributes(array)
-    told = {key: _number(attributes.get(key)) for key in PACKED}
+    scaling = {key: _number(attributes.get(key)) for key in PACKED}
     if array.metadata.zarr_format == 2:
-        told["fill_value"] = _number(array.fill_value or None)
+        scaling["fill_value"] = _number(array.fill_value or None)
     stated = [
-        f"{key}={value:g}" for key, value in told.items() if value not in (None, PACKED.get(key))
+        f"{key}={value:g}" for key, value in scaling.items() if value not in (None, PACKED.get(key))
     ]
     unsigned = str(attributes.get("_Unsigned", "")).lower()
     if (array.dtype.kind, unsigned) in OTHER_SIGN:
@@ -314,10 +314,10 @@ def _is_array(folder: Path) -> bool:
     if (folder / ".zarray").is_file():
         return True
     try:
-        told = json.loads((folder / "zarr.json").read_text())
+        metadata = json.loads((folder / "zarr.json").read_text())
     except (OSError, ValueError):
         return False
-    return isinstance(told, dict) and told.get("node_type") == "array"
+    return isinstance(metadata, dict) and metadata.get("node_type") == "array"
 
 
 def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:

@@ -212,31 +212,35 @@ class ResultManifest(Manifest):
         return values | {"arrays": tuple(arrays), "figures": figures}
 
 
-def _categories_of(told: Any, width: int) -> dict[int, tuple[str | int | float | bool, ...]]:
+def _categories_of(given: Any, width: int) -> dict[int, tuple[str | int | float | bool, ...]]:
     """Return categories by column, of which there are `width`."""
-    _require(type(told) is dict, "input.categories", told)
-    for key, each in told.items():
+    _require(type(given) is dict, "input.categories", given)
+    for key, each in given.items():
         column = type(key) is str and key.isdecimal() and int(key) < width
         plain = type(each) is list and all(type(one) in (str, int, float, bool) for one in each)
-        _require(column and plain, "input.categories", told)
-    return {int(key): tuple(each) for key, each in told.items()}
+        _require(column and plain, "input.categories", given)
+    return {int(key): tuple(each) for key, each in given.items()}
 
 
-def _is_grid(told: Any) -> bool:
+def _is_grid(grid: Any) -> bool:
     """Return whether JSON holds the grid of a cube."""
-    if type(told) is not dict or set(told) != {"samples", "features", "variables", "arrays"}:
+    if type(grid) is not dict or set(grid) != {"samples", "features", "variables", "arrays"}:
         return False
-    sizes = told["samples"], told["features"]
+    sizes = grid["samples"], grid["features"]
     fits = all(type(each) is dict and _is_list_of(int, list(each.values())) for each in sizes)
-    return fits and _is_list_of(str, told["variables"]) and _is_list_of(str, told["arrays"])
+    return fits and _is_list_of(str, grid["variables"]) and _is_list_of(str, grid["arrays"])
 
 
-def _estimator_of(told: Any) -> EstimatorDescription:
-    if told is None:
+def _estimator_of(estimator: Any) -> EstimatorDescription:
+    if estimator is None:
         return EstimatorDescription("", {})
-    _require(type(told) is dict, "estimator", told)
-    _require(type(told["name"]) is str and type(told["parameters"]) is dict, "estimator", told)
-    return EstimatorDescription(told["name"], told["parameters"])
+    _require(type(estimator) is dict, "estimator", estimator)
+    _require(
+        type(estimator["name"]) is str and type(estimator["parameters"]) is dict,
+        "estimator",
+        estimator,
+    )
+    return EstimatorDescription(estimator["name"], estimator["parameters"])
 
 
 def _is_list_of(kind: type[object], value: Any) -> bool:

@@ -162,7 +162,7 @@ def test_a_watcher_is_told_no_more_often_than_it_can_follow():
     with Count(notes, "scan", [1] * 1000) as count:
         for number in range(1000):
             count.say(number)
-            count.told = count.began + 10 * EVERY  # as if it had just been told
+            count.last_call = count.began + 10 * EVERY  # as if it had just been told
     assert len(notes) == 2
 
 

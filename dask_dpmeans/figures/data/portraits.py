@@ -342,15 +342,15 @@ class _Found:
         self, source: RowSource, model: Model, names: list[str], slot: int
     ) -> list[Feature]:
         """Return the features in which the cluster of a slot differs most, with their histograms."""
-        told, scores = self.plan.histograms, self.plan.scores[slot]
+        histograms, scores = self.plan.histograms, self.plan.scores[slot]
         means, found = self.plan.means[slot], []
         scale = np.ones(source.n_features)
         if columns_of(model) is not None and model.feature_scale_ is not None:
             scale = model.feature_scale_
-        for place, chosen in enumerate(told.chosen[slot]):
-            feature = int(told.features[chosen])
+        for place, chosen in enumerate(histograms.chosen[slot]):
+            feature = int(histograms.features[chosen])
             mean, low, high = scale[feature] * np.array(
-                [means[feature], told.low[chosen], told.high[chosen]]
+                [means[feature], histograms.low[chosen], histograms.high[chosen]]
             )
             counts = self.histograms.counts[slot, place], self.histograms.overall[chosen]
             found.append(

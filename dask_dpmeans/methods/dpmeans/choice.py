@@ -165,9 +165,9 @@ class Choice:
 
     def next_best(self, n_clusters: int) -> Alternative | None:
         """Return the next alternative to a fit with `n_clusters`; None if no other number is there."""
-        told = self.n_clusters, n_clusters
+        known = self.n_clusters, n_clusters
         ranked = [self.nearly_as_good, *self.alternatives]
-        others = (each for each in ranked if each is not None and each.n_clusters not in told)
+        others = (each for each in ranked if each is not None and each.n_clusters not in known)
         return next(others, None)
 
     @property

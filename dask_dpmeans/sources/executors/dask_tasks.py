@@ -151,8 +151,8 @@ class DaskTasks:
             tasks = []
             for number, job in enumerate(jobs):
                 node = delayed(job, name=keys("job", number), traverse=False)
-                told = self._end_functions(count, number)
-                tasks.append(call(node, given, told, dask_key_name=keys("run", number)))
+                end_functions = self._end_functions(count, number)
+                tasks.append(call(node, given, end_functions, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
     def _end_functions(self, count: Count, number: int) -> Literal:
@@ -209,8 +209,10 @@ class DaskTasks:
         """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *shard_bounds(shard))
-        told, bounds = self._end_functions(count, number), (blocks.start, blocks.stop)
-        return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
+        end_functions, bounds = self._end_functions(count, number), (blocks.start, blocks.stop)
+        return delayed(_apply, pure=False)(
+            job, shard, bounds, end_functions, *carried, dask_key_name=key
+        )
 
     def _compute(self, tasks: list[Delayed], count: Count, early: bool = False) -> list[Any]:
         """Return the answers of tasks; `early`: workers keep none until all are there."""
@@ -348,11 +350,11 @@ def _killed_message(error: KilledWorker) -> str:
 
 
 def _apply(
-    job: Any, shard: object, blocks: tuple[int, int], told: Literal, *carried: object
+    job: Any, shard: object, blocks: tuple[int, int], end_functions: Literal, *carried: object
 ) -> Any:
     """Return the answer of a job for some blocks of a shard: the function of a task."""
     keep_freed_memory()
-    check, report = told.value
+    check, report = end_functions.value
     given = with_check(value_of(shard), check)
     with one_blas_thread():
         answer = value_of(job)(given, range(*blocks), *carried)
@@ -376,9 +378,9 @@ def _avoid_pause() -> None:
                 return_freed_memory()
 
 
-def _call_alone(job: Callable[[Shared], Answer], shared: Shared, told: Literal) -> Answer:
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared, end_functions: Literal) -> Answer:
     """Return the answer of a job that works on shared rows: the function of a task."""
-    check, report = told.value
+    check, report = end_functions.value
     shared = with_check(shared, check)
     with one_blas_thread():
         if report is None:

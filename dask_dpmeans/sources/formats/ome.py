@@ -147,9 +147,9 @@ def _scale_and_offset(
     return tuple(scale.tolist()), tuple(offset.tolist())
 
 
-def _channels(told: Any) -> tuple[str, ...]:
+def _channels(metadata: Any) -> tuple[str, ...]:
     """Return the names of the channels; nothing if some have none or two have one."""
-    listed = told.get("channels", ()) if isinstance(told, dict) else ()
+    listed = metadata.get("channels", ()) if isinstance(metadata, dict) else ()
     names = [each.get("label") for each in listed]
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         return ()

@@ -265,7 +265,7 @@ def _check_kinds(
     refused = [(column, kind) for column, kind in others if column not in coded]
     if refused:
         column, kind = refused[0]
-        said, way = _explain_type(opened, column, kind, path)
+        flaw, way = _explain_type(opened, column, kind, path)
         counted = f"count such columns as {categories_of([each for each, _ in others])}"
         usable = _usable(opened)
         ways = f"{_way(path, usable)}{', or' if usable else ';'} {counted}"
@@ -276,7 +276,7 @@ def _check_kinds(
                 f"number the groups, as pandas.factorize(table[{column!r}], use_na_sentinel=False)[0] "
                 "does, and give these numbers, or the path of a .npy file of them"
             )
-        raise InputError(f"{name}: column {column!r} of {path} {said}: {ways}")
+        raise InputError(f"{name}: column {column!r} of {path} {flaw}: {ways}")
 
 
 def _explain_type(

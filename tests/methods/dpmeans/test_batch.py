@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TAME, contents, grid_problems, seeds, spread, tables, weights_of
+from strategies import TAME, contents, grid_problems, seeds, spread, states_of, tables, weights_of
 
 from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
@@ -16,10 +16,6 @@ from dask_dpmeans.methods.dpmeans.batch import Method, State
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def labels_of(source, state):

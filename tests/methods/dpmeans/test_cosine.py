@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import DTYPES, DYADIC, chunkings, contents, labels_of, seeds, weights_of
+from strategies import DTYPES, DYADIC, chunkings, contents, labels_of, seeds, states_of, weights_of
 
 from dask_dpmeans import DPMeans, InputError, reference
 from dask_dpmeans.engine.in_memory import InMemoryRows
@@ -47,10 +47,6 @@ def unit(rows):
 
 def of(rows, weights=None, threads=1, block_rows=8):
     return as_source(rows, weights, features=UnitRows(), threads=threads, block_rows=block_rows)
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def direction(total):

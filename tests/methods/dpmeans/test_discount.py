@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from optimum import partitions
-from strategies import contents
+from strategies import contents, states_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, dry_run, fit, load, predict
 from dask_dpmeans.cli import main
-from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.report import report
 from dask_dpmeans.selection.metrics import objective_score
@@ -58,10 +57,6 @@ def recomputed(rows, weights, model):
     costs = ((rows - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     total = prices(model.penalty, model.discount, model.n_clusters_)
     return math.fsum(weights * costs) + total
-
-
-def states(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def falls(found):
@@ -106,9 +101,9 @@ def test_a_sweep_is_algorithm_1_row_by_row_at_thresholds_that_fall(seed):
     penalty, discount = 60.0, 14.0
     method = batch.Method(penalty, discount=discount, tol=0.0)
     source = as_source(da.from_array(rows, chunks=(170, 2)), block_rows=64, threads=2)
-    found = states(source, method)
+    found = states_of(source, method)
     assert [contents(state) for state in found] == [
-        contents(state) for state in states(as_source(rows, block_rows=64, threads=1), method)
+        contents(state) for state in states_of(as_source(rows, block_rows=64, threads=1), method)
     ]
     means = rows.mean(axis=0)[np.newaxis]
     for state in found:
@@ -133,7 +128,7 @@ def test_a_sweep_is_algorithm_1_row_by_row_at_thresholds_that_fall(seed):
         means = state.means
     assert falls(found)
     assert len(found[-1].centers) > 10
-    assert len(found[0].opened) > len(states(source, batch.Method(penalty, tol=0.0))[0].opened)
+    assert len(found[0].opened) > len(states_of(source, batch.Method(penalty, tol=0.0))[0].opened)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
@@ -143,7 +138,7 @@ def test_a_fit_is_the_same_for_any_chunks_and_never_rises(metric, search_):
     penalty, discount = (60.0, 14.0) if metric == "euclidean" else (0.05, 0.01)
     method = DPMeans(penalty, discount=discount, metric=metric, search=search_).method().seeded(0)
     found = [
-        states(as_source(X, block_rows=256, threads=2, features=method.features), method)
+        states_of(as_source(X, block_rows=256, threads=2, features=method.features), method)
         for X in (rows, da.from_array(rows, chunks=(311, 1)))
     ]
     assert [contents(state) for state in found[0]] == [contents(state) for state in found[1]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import DYADIC, TAME, seeds, spread, tables, weights_of
+from strategies import DYADIC, TAME, seeds, spread, states_of, tables, weights_of
 
 from dask_dpmeans import InputError
 from dask_dpmeans.engine.checkpoints import state_of, values_of
@@ -192,16 +192,12 @@ def drawn_problem(number):
     return rows, weights, penalty, 10 ** rng.uniform(-2.0, 0.3) * spread(rows)
 
 
-def ends(source, method):
-    return [step.state for step in iterate(source, method)]
-
-
 def test_searches_with_outliers_reach_the_optimum_of_few_rows():
     """Of 400 others, drawn alike with up to 9 rows, all but one did, at 1.0003 of it."""
     ratios, some = [], 0
     for number in range(90):
         rows, weights, penalty, most = drawn_problem(number)
-        states = ends(
+        states = states_of(
             InMemoryRows(rows, weights), search.Method(penalty, seed=1, outlier_penalty=most)
         )
         some += states[-1].outlier_weight > 0
@@ -225,7 +221,7 @@ def test_the_objective_never_rises_and_is_that_of_the_centers(seed, exchanged, m
     monkeypatch.setattr(search, "EXCHANGES_BELOW", exchanged)
     source = InMemoryRows(noisy(seed), None)
     method = search.Method(300.0, seed=seed, outlier_penalty=12.0)
-    states = ends(source, method)
+    states = states_of(source, method)
     objectives = [state.objective for state in states]
     assert objectives == sorted(objectives, reverse=True)
     for state in states:
@@ -237,7 +233,7 @@ def test_the_objective_never_rises_and_is_that_of_the_centers(seed, exchanged, m
 def test_a_stopped_search_goes_on_to_the_same_bytes():
     source = InMemoryRows(noisy(1), None)
     method = search.Method(300.0, seed=5, outlier_penalty=12.0)
-    states = ends(source, method)
+    states = states_of(source, method)
     for state in (states[0], states[len(states) // 2]):
         saved = state_of(search.State, values_of(state))
         *_, end = iterate(source, method, saved)
@@ -249,7 +245,7 @@ def test_a_stopped_search_goes_on_to_the_same_bytes():
 def test_a_cluster_stays_where_every_row_is_far_from_the_first_center(share):
     rows = np.array([[0.0, 0.0], [0.0, 100.0], [100.0, 0.0], [100.0, 100.0]])
     method = search.Method(1000.0, outlier_penalty=1e4 * share, centers=np.full((1, 2), 50.0))
-    end = ends(InMemoryRows(rows, None), method)[-1]
+    end = states_of(InMemoryRows(rows, None), method)[-1]
     assert (len(end.centers), end.outlier_weight) == (1, 3.0)
 
 
@@ -265,5 +261,5 @@ def test_a_cluster_among_outliers_is_found():
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(100, 2)), 100 + rng.normal(size=(50, 2))])
     method = search.Method(100.0, outlier_penalty=20.0, centers=np.zeros((1, 2)))
-    end = ends(InMemoryRows(rows, None), method)[-1]
+    end = states_of(InMemoryRows(rows, None), method)[-1]
     assert (len(end.centers), end.outlier_weight) == (2, 0.0)

@@ -9,7 +9,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
-from strategies import TAME, chunkings, contents, seeds, spread, tables, weights_of
+from strategies import TAME, chunkings, contents, seeds, spread, states_of, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
 from dask_dpmeans.api.synthetic import Synthetic
@@ -47,10 +47,6 @@ def more_rows(monkeypatch):
     """Few rows are searched as more rows are, by trials instead of short searches."""
     monkeypatch.setattr(short_searches, "SHORT_BELOW", 0)
     monkeypatch.setattr(search, "NARROW", 0)
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def trace(source, method, state=None):

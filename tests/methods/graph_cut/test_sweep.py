@@ -6,10 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from strategies import chunkings, contents, cut_cost, graphs
+from strategies import chunkings, contents, cut_cost, graphs, states_of
 
 from dask_dpmeans import reference
-from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.methods.graph_cut.sweep import Method
 from dask_dpmeans.sources import as_source
@@ -28,10 +27,6 @@ def problems(draw, nodes=(2, 30)):
 
 def source_of(graph, **options):
     return as_source(csr_array(graph), sparse=True, **options)
-
-
-def states(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def sigma_of(graph, normalized):
@@ -112,7 +107,7 @@ def test_sigma_is_no_larger_than_loops_make_it():
 @given(problems())
 def test_the_objective_falls_and_is_that_of_the_labels(problem):
     graph, method = problem
-    found = states(source_of(graph), method)
+    found = states_of(source_of(graph), method)
     assert all(
         after.objective < before.objective or after.step == before.step
         for before, after in pairwise(found)
@@ -136,7 +131,7 @@ def test_any_chunks_and_threads_give_the_same_bytes(problem, data):
     one, two, chunked = (
         [
             contents(state)
-            for state in states(as_source(form, sparse=True, block_rows=8, **where), method)
+            for state in states_of(as_source(form, sparse=True, block_rows=8, **where), method)
         ]
         for form, where in ((rows, {"threads": 1}), (rows, {"threads": 2}), (lazy, {}))
     )
@@ -145,7 +140,7 @@ def test_any_chunks_and_threads_give_the_same_bytes(problem, data):
 
 @given(graphs(nodes=(2, 30), loops=False), st.sampled_from([-0.99, -0.5, -0.01]))
 def test_nothing_opens_under_the_normalized_cut_of_a_graph_without_loops(graph, penalty):
-    [*_, last] = states(source_of(graph), Method(penalty))
+    [*_, last] = states_of(source_of(graph), Method(penalty))
     assert len(last.weights) == 1
     assert last.objective == pytest.approx(penalty, abs=1e-12)
 
@@ -153,11 +148,11 @@ def test_nothing_opens_under_the_normalized_cut_of_a_graph_without_loops(graph, 
 def test_nodes_with_links_to_themselves_and_nodes_of_few_links_open_clusters():
     loops = 1 - np.eye(20)
     loops[3, 3] = 60.0
-    *_, last = states(source_of(loops), Method(-0.7))
+    *_, last = states_of(source_of(loops), Method(-0.7))
     assert last.labels.tolist() == [0, 0, 0, 1] + [0] * 16
     star = np.zeros((6, 6))
     star[0, 1:] = star[1:, 0] = 1.0
-    *_, last = states(source_of(star), Method(-3.0, normalized=False))
+    *_, last = states_of(source_of(star), Method(-3.0, normalized=False))
     assert last.objective == pytest.approx(cut_cost(star, last.labels, -3.0, False))
     assert last.objective < -3.0
 
@@ -165,11 +160,11 @@ def test_nodes_with_links_to_themselves_and_nodes_of_few_links_open_clusters():
 def test_a_price_below_nothing_is_refused():
     message = r"penalty must be > -sigma = -2 for init='mean' on this graph, got -2: at lambda = penalty \+ sigma <= 0"
     with pytest.raises(InputError, match=message):
-        states(source_of(1 - np.eye(2)), Method(-2.0, normalized=False))
+        states_of(source_of(1 - np.eye(2)), Method(-2.0, normalized=False))
 
 
 def test_more_clusters_than_the_most_are_an_error():
     star = np.zeros((9, 9))
     star[0, 1:] = star[1:, 0] = 1.0
     with pytest.raises(TooManyClustersError, match="more than max_clusters=2"):
-        states(source_of(star), Method(-3.0, normalized=False, max_clusters=2))
+        states_of(source_of(star), Method(-3.0, normalized=False, max_clusters=2))

@@ -15,6 +15,7 @@ from strategies import (
     labels_of,
     seeds,
     spread,
+    states_of,
     tables,
     weights_of,
 )
@@ -26,10 +27,6 @@ from dask_dpmeans.methods.hdp.batch import Method
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=40)
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 @st.composite

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optimum import labelings
-from strategies import chunkings, contents, groupings, labels_of, seeds, spread, tables, weights_of
+from strategies import (
+    chunkings,
+    contents,
+    groupings,
+    labels_of,
+    seeds,
+    spread,
+    states_of,
+    tables,
+    weights_of,
+)
 
 from dask_dpmeans import HDPMeans, reference
 from dask_dpmeans.engine.history import MoveCounts
@@ -42,10 +52,6 @@ def fits(draw):
         max_iter=40,
     )
     return rows, weights, groups, source, method
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 @FEWER

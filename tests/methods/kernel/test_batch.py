@@ -17,6 +17,7 @@ from strategies import (
     grid_problems,
     labels_of,
     seeds,
+    states_of,
     table,
     tables,
     weights_of,
@@ -34,10 +35,6 @@ from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)
 KERNELS = ("rbf", "linear", "poly", "cosine")
-
-
-def states_of(source, method):
-    return [step.state for step in iterate(source, method)]
 
 
 def gram_of(rows, method):

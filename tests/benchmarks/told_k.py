@@ -136,24 +136,13 @@ def outcome(task: Task, name: str, labels: Labels, seconds: float) -> Outcome:
 
 def agreement(found: Sequence[Outcome], *, mutual: bool = False) -> str:
     """Return the table of mean ARI, or with NMI behind it; a line for each method, a column for each task."""
-    tasks, methods = (list(dict.fromkeys(names)) for names in zip(*names_of(found), strict=True))
+    tasks = list(dict.fromkeys(one.task for one in found))
     lines = []
-    for method in methods:
-        cells = [
-            cell([one for one in found if names(one) == (task, method)], mutual) for task in tasks
-        ]
-        lines.append([method, *cells])
+    for method in dict.fromkeys(one.method for one in found):
+        of_method = [one for one in found if one.method == method]
+        repeats = ([one for one in of_method if one.task == task] for task in tasks)
+        lines.append([method, *(cell(each, mutual) for each in repeats)])
     return table(["method", *tasks], lines)
-
-
-def names(one: Outcome) -> tuple[str, str]:
-    """The task and the method."""
-    return one.task, one.method
-
-
-def names_of(found: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """The task and the method of each."""
-    return [names(one) for one in found]
 
 
 def cell(repeats: Sequence[Outcome], mutual: bool) -> str:

@@ -136,8 +136,7 @@ def check_dense(chunk: object, name: str) -> None:
         )
     if isinstance(chunk, np.ma.MaskedArray):
         raise InputError(
-            f"{kind}: fill or drop the masked entries first, as dask.array.ma.filled({name}, 0) does; "
-            "with numpy.nan, DPMeans and HDPMeans take them with missing='observed'"
+            f"{kind}: fill or drop the masked entries first, as dask.array.ma.filled({name}, 0) does"
         )
     if not isinstance(chunk, np.ndarray):
         raise InputError(f"{kind}: only dense NumPy chunks can be used")

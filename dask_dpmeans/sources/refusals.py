@@ -24,6 +24,7 @@ READ = (
 IN_MEMORY = {
     "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
     "HDF5": "h5py.File({path!r})['NAME'][:]",
+    "Zip": "zarr.open_array(zarr.storage.ZipStore({path!r}), mode='r')",
 }
 """Python that reads one variable of a file; for tables it is the first part of the conversion."""
 OTHER_FILES = {

@@ -56,7 +56,7 @@ class Location:
         if not isinstance(text, str) or not text or "\0" in text:
             said = f"{name} must be a path or URL, got {checks.describe_value(place)}"
             if type(place).__module__ != "builtins":  # such as an xarray Dataset
-                said += f", an open {type(place).__name__}: give the path or URL of its store"
+                said += ": give the path or URL of the store"
             raise InputError(said)
         for beginning in LOCAL:
             text = text.removeprefix(beginning)

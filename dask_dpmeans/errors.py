@@ -1,6 +1,8 @@
-"""Errors of this package.  Messages never contain the credentials of a URL."""
+"""Errors of this package, and its warnings.  Errors never contain the credentials of a URL."""
 
+import inspect
 import re
+import warnings
 
 USER, QUERY = re.compile(r"(?<=://)[^/\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
 """User and password in a URL, and its query, which may contain a signature."""
@@ -93,3 +95,14 @@ class AbandonedError(RuntimeError):
 
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
+
+INNER = ("dask_dpmeans", "sklearn", "joblib", "dask", "contextlib")
+"""Packages whose lines a warning does not name: the user calls this package through them."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of the line of the user that called this package, directly or through `INNER`."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in INNER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -487,6 +487,7 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
     [
         ("rows.h5", "HDF5 files are not read. Convert it, as dask.array.from_array(h5py.File("),
         ("rows.xlsx", "Excel files are not read"),
+        ("rows.zip", "Zip files are not read. Convert it, as zipfile.ZipFile("),
         (
             "rows.bin",
             "it is a file of another kind; paths of Zarr arrays, of Zarr groups of CSR rows",

@@ -629,6 +629,12 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
     succeed("synth", "uniform", "data.zarr", "--rows", 50, "--features", 2)
     succeed("fit", "data.zarr/rows", "run.zarr", "--penalty", "4")
 
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit("data.zarr/rows", "begun.zarr", DPMeans(4.0), on_step=interrupt)
+
     def closed(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "run.zarr/lock")
 
@@ -636,6 +642,7 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
     for command in (
         ["fit", "data.zarr/rows", "run.zarr", "--penalty", "4", "--force"],
         ["fit", "data.zarr/rows", "run.zarr", "--penalty", "4", "--resume"],
+        ["fit", "data.zarr/rows", "begun.zarr", "--penalty", "4", "--resume"],
         ["fit", "data.zarr/rows", "other.zarr", "--penalty", "4"],
         ["predict", "run.zarr", "data.zarr/rows", "labels.zarr"],
     ):

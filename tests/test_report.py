@@ -763,6 +763,16 @@ def test_nothing_but_a_report_is_written_over(folder, tmp_path):
     assert other.read_text() == "<!DOCTYPE html>mine"
 
 
+def test_a_folder_that_is_closed_to_the_user_is_refused_before_anything_is_drawn(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # root may write all
+    monkeypatch.setattr(report, "page", None)
+    with pytest.raises(InputError, match=r"this user may not write out\.html in \S+: change the p"):
+        report.report(folder / "fit-run", tmp_path / "out.html")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_report_that_cannot_be_written_leaves_nothing(folder, tmp_path, monkeypatch, undrawn):
     def fail(*_):
         raise OSError("the disk is full")

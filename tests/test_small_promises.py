@@ -459,6 +459,12 @@ def test_load_names_the_run_that_is_no_path() -> None:
         InputError, match=r"^run must be a path or URL, got DPMeans\(penalty=3\.0\)"
     ):
         load(DPMeans(3.0))  # type: ignore[arg-type]
+    with pytest.raises(
+        InputError, match=r"got <xarray\.Dataset> .*: give the path or URL of the st"
+    ):
+        fit(np.ones((2, 2)), xarray.Dataset(), DPMeans(3.0))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^run must be a path or URL, got None$"):
+        load(None)  # type: ignore[arg-type]
 
 
 def test_predict_with_an_estimator_in_the_place_of_a_run_says_what_to_call(tmp_path: Path) -> None:

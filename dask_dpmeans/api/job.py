@@ -1,6 +1,5 @@
 """Fits as jobs: from rows to a run store."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,7 +14,7 @@ from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.resuming import is_complete, resumed_request, seed_for, starting_point
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
-from dask_dpmeans.errors import NOT_CONVERGED, InputError
+from dask_dpmeans.errors import NOT_CONVERGED, InputError, warn
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
@@ -115,7 +114,7 @@ def fit(
             return
         converged = _fit(ready, resume, listeners)
     if not (converged or algorithm.draws):
-        warnings.warn(NOT_CONVERGED.format(algorithm.max_iter), ConvergenceWarning, stacklevel=4)
+        warn(NOT_CONVERGED.format(algorithm.max_iter), ConvergenceWarning)
 
 
 def _prepare(
@@ -142,7 +141,7 @@ def _prepare(
     if chosen is not None:
         request, algorithm = _chosen_request(request, chosen), chosen.method
         if chosen.choice.unclear:
-            warnings.warn(chosen.choice.reason, stacklevel=5)
+            warn(chosen.choice.reason)
     return ReadyFit(store, lock, request, learned, scale, algorithm, chosen)
 
 
@@ -268,7 +267,7 @@ def _fit(ready: ReadyFit, resume: bool, listeners: Listeners) -> bool:
     _write_result(ready, end)
     found_k = end.history[-1].n_clusters
     if end.converged and choice is not None and choice.unlike(found_k):
-        warnings.warn(choice.differs(found_k), stacklevel=5)
+        warn(choice.differs(found_k))
     return end.converged
 
 

@@ -90,7 +90,8 @@ def _other_method(before: Manifest, now: Manifest) -> str:
     """Return that another method is asked for, and a way out; nothing if it is the same."""
     if before.method == now.method:
         return ""
-    again = _options({"search": before.estimator.parameters.get("search")})
+    deciding = ("penalty", "search")  # of the estimators with two methods
+    again = _options({name: before.estimator.parameters.get(name) for name in deciding})
     return (
         f" was begun with another method: {before.method}, not {now.method}; give the same method "
         f"again{again}"

@@ -47,11 +47,12 @@ def resumable(
 
 def _can_continue(error: BaseException, run: storage.Location) -> bool:
     """Return whether the same command may succeed later."""
+    if is_forbidden(error):
+        return False
     if not of_store(error):  # `of_store` includes a full disk
         return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
-        store = storage.RunStore.at(run)
-        return store.begun() and not (is_forbidden(error) and store.finished())
+        return storage.RunStore.at(run).begun()
     except OSError:  # the store still does not respond; --resume also begins a new run
         return True
 

@@ -1,6 +1,5 @@
 """The common parts of the scikit-learn estimators: fits, predictions, and checks."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from dask_dpmeans import checks, errors, sources, storage
 from dask_dpmeans.engine.history import History
 from dask_dpmeans.engine.loop import Algorithm, Progress, drive
 from dask_dpmeans.engine.plan import Kernel, Source
-from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
+from dask_dpmeans.errors import InputError, warn
+from dask_dpmeans.estimators.callbacks import CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import check_output, checked_rows, names_in
 from dask_dpmeans.estimators.cubes import CubeMixin
 from dask_dpmeans.estimators.description import Description, rows_as_fitted, summary_html
@@ -116,18 +115,15 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return forms
 
     def _choose(
-        self, mapped: MappedRows, method: Algorithm[Any], frames: int = 2
+        self, mapped: MappedRows, method: Algorithm[Any]
     ) -> tuple[Algorithm[Any], ChosenFit | None]:
-        """Return the method with chosen penalties, and the choice; None if they are numbers.
-
-        A warning that a person should look at the choice points `frames` functions up.
-        """
+        """Return the method with chosen penalties, and the choice; None if they are numbers."""
         auto = self._auto()
         if auto is None:
             return method, None
         chosen = mapped.auto(auto).choose(mapped.source, self.random_state_)
         if chosen.choice.unclear:
-            warnings.warn(chosen.choice.reason, stacklevel=frames + FRAMES + 1)
+            warn(chosen.choice.reason)
         return chosen.method, chosen
 
     def _drive(
@@ -136,12 +132,11 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         method: Algorithm[Any],
         tasks: Tasks,
         note: Callable[[Any, Progress[Any]], None],
-        frames: int = 2,
     ) -> bool:
         """Fit, set the fitted attributes, and return whether the fit converged.
 
         `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that
-        step.  A warning points `frames` functions up.
+        step.
         """
 
         def attributes(progress: Progress[Any]) -> Mapping[str, Any]:
@@ -153,7 +148,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         note(self, end)
         if not (end.converged or end.stopped or method.draws):
             message = errors.NOT_CONVERGED.format(method.max_iter)
-            warnings.warn(message, ConvergenceWarning, stacklevel=frames + FRAMES + 1)
+            warn(message, ConvergenceWarning)
         return end.converged
 
     def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: History) -> None:
@@ -370,16 +365,16 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, beside.groups, beside.sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        method, chosen = self._choose(mapped, mapped.method(method), frames=3)
+        method, chosen = self._choose(mapped, mapped.method(method))
         given = RowFit(method, mapped, rows, beside.groups, beside.cube, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:
             model._note(given, progress)
 
-        converged = self._drive(mapped.source, method, tasks, note, frames=3)
+        converged = self._drive(mapped.source, method, tasks, note)
         choice = getattr(self, "choice_", None)
         if converged and choice is not None and choice.unlike(self.n_clusters_):
-            warnings.warn(choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
+            warn(choice.differs(self.n_clusters_))
 
     def _map_rows(
         self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object

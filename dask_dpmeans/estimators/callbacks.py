@@ -41,10 +41,6 @@ def with_callbacks(fit: Fit) -> Fit:
     return managed(fit)
 
 
-FRAMES = int(FOUND)
-"""Stack frames that the decorator adds between a fit and its caller."""
-
-
 @dataclass(frozen=True)
 class Tasks:
     """A task of a fit, as callbacks are told of it; nothing happens without callbacks."""

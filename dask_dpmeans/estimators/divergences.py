@@ -144,7 +144,8 @@ class DivergenceMixin(NearestCenterMixin):
                 f"{NO_MIXTURE}, got divergence={self.divergence!r}, missing={self.missing!r}: use predict"
             )
         own = self.divergence if isinstance(self.divergence, Divergence) else metric_of(self.metric)
-        own.precision(1.0, 1)  # refuses if none is known
+        if type(own).precision is Divergence.precision:
+            own.precision(1.0, 1)  # says that none is known
         return True
 
     @property

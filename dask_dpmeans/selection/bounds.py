@@ -21,7 +21,7 @@ from dask_dpmeans.api.description import fingerprint
 from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.api.prediction import rows_at
-from dask_dpmeans.errors import InputError, LockLostError
+from dask_dpmeans.errors import InputError, LockLostError, warn
 from dask_dpmeans.estimators.bounded import gap_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.geography import place_map
@@ -191,7 +191,7 @@ def _keep(store: RunStore, found: LowerBound) -> None:
     try:
         store.write_bound(asdict(found))
     except NOT_WRITTEN as error:
-        warnings.warn(f"the bound is not kept in {store.shown}: {error}", UserWarning, stacklevel=3)
+        warn(f"the bound is not kept in {store.shown}: {error}")
 
 
 def _bound_of(source: RowSource, centers: Float64Array, penalty: float) -> LowerBound:

@@ -1,7 +1,6 @@
 """A path of penalties: the clusters of each, and intervals with one number of clusters."""
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, warn
 from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.metrics import metric_of
@@ -355,7 +354,7 @@ def _path_of(
 def warn_if_crowded(path: PenaltyPath) -> None:
     """Warn the caller of the caller about crowded penalties."""
     if path.caution:
-        warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=3)
+        warn(f"{path.caution}; raise summary_rows")
 
 
 def _checked_penalties(penalties: ArrayLike | None) -> tuple[float, ...] | None:

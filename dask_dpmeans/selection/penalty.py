@@ -1,6 +1,5 @@
 """Choice of a penalty: from a number of clusters, or from a path of penalties."""
 
-import warnings
 from functools import partial
 from typing import NamedTuple, Unpack
 
@@ -9,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
+from dask_dpmeans.errors import warn
 from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -237,7 +237,7 @@ def penalty_for(
     if kept is not None:
         kept.store.location.remove_empty()
     if sees_summary and trial.seen < FEW_ROWS * n_clusters:
-        warnings.warn(FEW_SEEN, UserWarning, stacklevel=2)
+        warn(FEW_SEEN)
     k, exact = found.solution.k, full or trial.whole
     rows_used = trial.rows_used(exact=exact)
     shown_penalty = partial(metric_of(metric).penalty_of, search=search)

@@ -54,8 +54,11 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
     Raises
     ------
     InputError
-        This is the event loop of the client, which cannot answer while this function waits.
+        This is the event loop of the client, which cannot answer while this function waits; or the
+        client is closed.
     """
+    if client.status == "closed":
+        raise InputError("the Dask client is closed: give another one, as Client(address) makes")
     if client.asynchronous:
         raise InputError(
             "the Dask client is asynchronous, and this call would keep its event loop from answering: "

@@ -1,13 +1,12 @@
 """From the layout to shards: what each task reads, or takes from memory or from Dask."""
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, warn
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
@@ -57,10 +56,9 @@ def shards_of(layout: Layout, executor: "DaskTasks | Threads") -> Sequence[Any]:
 def _warn_of_new_processes() -> None:
     """Warn if Dask would start new processes for each pass, since none are kept in a pool."""
     if dask.config.get("scheduler", None) in PROCESSES and dask.config.get("pool", None) is None:
-        warnings.warn(
+        warn(
             "Dask's scheduler 'processes' starts new processes for each pass over the rows, which takes "
-            "seconds: leave it out for threads, or start a dask.distributed.Client; the result is the same.",
-            stacklevel=6,
+            "seconds: leave it out for threads, or start a dask.distributed.Client; the result is the same."
         )
 
 
@@ -68,11 +66,10 @@ def _warn_of_recomputing(layout: Layout) -> None:
     """Warn if each pass computes a Dask array that is more than slices of chunks in memory."""
     rows = layout.rows
     if len(rows.__dask_graph__()) > rows.npartitions + 1:
-        warnings.warn(
+        warn(
             f"data is a Dask array of {len(rows) * layout.row_bytes:,} bytes, more than "
             f"{RESIDENT_SHARE:.0%} of the memory: each pass computes it anew. Call persist() on it "
-            "if it fits, or write it to a Zarr store first.",
-            stacklevel=6,
+            "if it fits, or write it to a Zarr store first."
         )
 
 
@@ -137,5 +134,9 @@ def check_dense(chunk: object, name: str) -> None:
             "data.map_blocks(scipy.sparse.csr_array, "
             "meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
         )
-    if not isinstance(chunk, np.ndarray) or isinstance(chunk, np.ma.MaskedArray):
+    if isinstance(chunk, np.ma.MaskedArray):
+        raise InputError(
+            f"{kind}: fill or drop the masked entries first, as dask.array.ma.filled({name}, 0) does"
+        )
+    if not isinstance(chunk, np.ndarray):
         raise InputError(f"{kind}: only dense NumPy chunks can be used")

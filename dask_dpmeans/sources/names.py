@@ -1,11 +1,10 @@
 """Names of the columns of a table, compared by scikit-learn's rule."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from dask_dpmeans.checks import MOST_LISTED, list_some
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, warn
 
 Names = tuple[str, ...]
 
@@ -58,9 +57,9 @@ def used_names(names: Sequence[str] | None, columns: Sequence[int] | None) -> Na
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:
     """Refuse columns with other names than in the fit; warn if only one of the two has names."""
     if names is None and fitted is not None:
-        _warn(f"X does not have valid feature names, but {model} was fitted with feature names")
+        warn(f"X does not have valid feature names, but {model} was fitted with feature names")
     if names is not None and fitted is None:
-        _warn(f"X has feature names, but {model} was fitted without feature names")
+        warn(f"X has feature names, but {model} was fitted without feature names")
     if names is None or fitted is None or list(names) == list(fitted):
         return
     unseen, missing = sorted(set(names) - set(fitted)), sorted(set(fitted) - set(names))
@@ -92,7 +91,3 @@ def _listed(title: str, names: list[str]) -> list[str]:
         return []
     more = ["- ..."] * (len(names) > MOST_LISTED)
     return [title, *(f"- {name}" for name in names[:MOST_LISTED]), *more]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)

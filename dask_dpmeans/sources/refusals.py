@@ -14,6 +14,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
 from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
 from dask_dpmeans.storage import array_spec
+from dask_dpmeans.storage.arrays import MARKER
 from dask_dpmeans.storage.location import Location
 
 READ = (
@@ -23,6 +24,7 @@ READ = (
 IN_MEMORY = {
     "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
     "HDF5": "h5py.File({path!r})['NAME'][:]",
+    "Zip": "zarr.open_array(zarr.storage.ZipStore({path!r}), mode='r')",
 }
 """Python that reads one variable of a file; for tables it is the first part of the conversion."""
 OTHER_FILES = {
@@ -34,6 +36,7 @@ OTHER_FILES = {
     ),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", IN_MEMORY["NetCDF"]),
+    (".zip",): ("Zip", "zipfile.ZipFile({path!r}).extractall('data.zarr')"),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
     (".h5", ".hdf5"): (
         "HDF5",
@@ -169,20 +172,22 @@ def _not_in_group(folder: Path, rest: str) -> str | None:
         return None
     if isinstance(node, zarr.Array):
         return f"{folder} is an array, and has no {rest!r} in it: give {folder}"
-    members = sorted(key for key, _ in node.members(max_depth=2))
-    found = [f"{folder}/{key}" for key in members if key.partition("/")[0] != array_spec.TABLES]
+    found = [f"{folder}/{key}" for key in _members_of(node)]
     return f"the Zarr group {folder} has no {rest!r}: it has {list_some(found) or 'nothing'}"
+
+
+def _members_of(group: "zarr.Group") -> "dict[str, zarr.Array[Any] | zarr.Group]":
+    """Return the arrays and groups in a group, sorted, without the digests of an output of ours."""
+    members = sorted(group.members(max_depth=2))
+    if MARKER not in group.attrs:
+        return dict(members)
+    return {key: node for key, node in members if key.partition("/")[0] != array_spec.TABLES}
 
 
 def not_an_array(group: "zarr.Group", path: str | None, name: str, dimensions: int) -> InputError:
     """Return the error for a Zarr group instead of an array, with its arrays that can be used."""
-    members = dict(sorted(group.members(max_depth=2)))
-    ours = f"{array_spec.TABLES}/"  # of the chunks of the other arrays
-    usable = {
-        key: node
-        for key, node in members.items()
-        if _has(node, dimensions) and not key.startswith(ours)
-    }
+    members = _members_of(group)
+    usable = {key: node for key, node in members.items() if _has(node, dimensions)}
     flaw, cube, hint = "is a Zarr group, not an array", None, ""
     if dimensions == 2 and path is not None:
         dims, cube = _cube_hint(members)

@@ -33,6 +33,11 @@ def checked_target(
     target, inside = Path(os.path.realpath(os.path.expanduser(text))), Location.at(run).url
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to put {target.name} in")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"this user may not write {target.name} in {target.parent}: change the permissions of "
+            "the folder, or give another path"
+        )
     if target.is_relative_to(os.path.realpath(inside)):
         raise InputError(f"{target} lies within {inside}: give another path")
     if not target.exists():

@@ -297,6 +297,15 @@ def test_an_asynchronous_client_is_refused_in_its_own_loop_and_works_from_a_thre
     )
 
 
+def test_a_client_that_is_closed_is_refused(path):
+    with Client(processes=False, dashboard_address=":0", set_as_default=False) as client:
+        client.close()
+        with pytest.raises(
+            InputError, match=r"^the Dask client is closed: give another one, as Cl"
+        ):
+            on_cluster(path, client)
+
+
 def test_a_client_that_is_closed_while_a_fit_runs_is_named(path):
     with (
         Client(processes=False, dashboard_address=":0", set_as_default=False) as client,

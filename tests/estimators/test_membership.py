@@ -1,5 +1,6 @@
 """`predict_proba` and `margin` of `DPMeans`, and `predict` with `soft`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import dask.array as da
@@ -250,6 +251,19 @@ def test_rows_are_checked_as_predict_checks_them(model: DPMeans) -> None:
 def test_no_rows_have_no_probabilities(model: DPMeans) -> None:
     lazy = da.zeros((0, 3), chunks=(1, 3))
     assert model.predict_proba(lazy).compute().shape == (0, model.n_clusters_)
+
+
+@dataclass(frozen=True)
+class Known(Absolute):
+    """A cost whose user says what its mixture is."""
+
+    def precision(self, cost: float, d: int) -> float:
+        """Raise `AssertionError`: there is no fit whose cost this could be."""
+        raise AssertionError(f"asked for cost={cost}, d={d}")
+
+
+def test_a_mixture_of_the_user_is_known_without_a_question() -> None:
+    assert hasattr(DPMeans(9.0, divergence=Known()), "predict_proba")
 
 
 ALONE = {

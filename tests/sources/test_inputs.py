@@ -693,7 +693,7 @@ FEW = np.arange(6.0).reshape(3, 2)
         ),
         (
             da.ma.masked_equal(da.ones(3), 1),
-            r"sample_weight is a Dask array of MaskedArray: only dense NumPy chunks",
+            r"MaskedArray: fill or drop .*, as dask\.array\.ma\.filled\(sample_weight, 0\) does$",
         ),
     ],
 )
@@ -747,7 +747,7 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
         ),
         (
             da.ma.masked_equal(da.from_array(FEW), 1),
-            r"a Dask array of MaskedArray: only dense NumPy chunks",
+            r"MaskedArray: fill or drop .*, as dask\.array\.ma\.filled\(data, 0\) does$",
         ),
         (
             np.array([[1e200], [-1e200]]),

@@ -7,6 +7,7 @@ import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.storage.arrays import MARKER
 
 
 @pytest.fixture
@@ -19,18 +20,22 @@ def folder(tmp_path, monkeypatch):
     group = zarr.create_group("g.zarr")
     group.create_array("a/rows", data=rows)
     group.create_array("b", data=rows)
-    for name in ("label", "digests/label"):
-        zarr.open_group("labels.zarr").create_array(name, data=np.arange(3))
+    for place in ("labels.zarr", "mine.zarr"):
+        for name in ("label", "digests/label"):
+            zarr.open_group(place).create_array(name, data=np.arange(3))
+    zarr.open_group("labels.zarr").attrs[MARKER] = {}
     np.save("x.npy", rows)
     (tmp_path / "t.csv").write_text("age,income\n1,2\n3,4\n")
     return tmp_path
 
 
+FEW = np.arange(6.0).reshape(3, 2)
 BEYOND = {
     "s.nc/refl": r"s\.nc is a NetCDF file: give it alone, .*--variables refl, and the dimensions",
     "g.zarr/c": r"the Zarr group .*g\.zarr has no 'c': it has .*g\.zarr/a/rows, .*g\.zarr/b$",
     "g.zarr/a/row": r"the Zarr group .*g\.zarr/a has no 'row': it has .*g\.zarr/a/rows$",
     "labels.zarr/c": r"the Zarr group .*labels\.zarr has no 'c': it has [^,]*labels\.zarr/label$",
+    "mine.zarr/c": r"it has [^,]*mine\.zarr/digests, [^,]*mine\.zarr/digests/label, [^,]*/label$",
     "g.zarr/b/0": r"g\.zarr/b is an array, and has no '0' in it: give .*g\.zarr/b$",
     "x.npy/rows": r"x\.npy is a file, and has no 'rows' in it",
     "t.csv/age": r"t\.csv is a table: name its columns as .*t\.csv#age",
@@ -43,6 +48,13 @@ def test_a_path_beyond_a_file_or_an_array_says_what_is_there(folder, path):
         as_source(path)
     with pytest.raises(InputError, match=f"^data: there is no cube at .*: .*{BEYOND[path]}"):
         fit(path, "run.zarr", DPMeans(1.0), samples=("y", "x"))
+
+
+@pytest.mark.parametrize(("place", "usable"), [("labels.zarr", 1), ("mine.zarr", 2)])
+def test_a_group_of_the_user_may_be_called_as_our_digests_are(folder, place, usable):
+    with pytest.raises(InputError, match="is a Zarr group, not an array: give one of") as told:
+        as_source(FEW, place)
+    assert str(told.value).count(f"{place}/") == usable
 
 
 def test_the_way_out_for_a_variable_of_a_netcdf_file_works(folder):

@@ -156,7 +156,7 @@ def test_a_resumed_run_tells_how_it_was_begun_in_options(tmp_path: Path, data: s
     told = r"effort best, not normal; give the same parameters again \(--effort best\), or --force"
     with pytest.raises(InputError, match=told):
         fit(data, run, DPMeans(16.0, **price), resume=True)
-    told = r"another method: .*; give the same method again \(--search\), or --force"
+    told = r"another method: .*; give the same method again \(--penalty 16.0 --search\), or --force"
     with pytest.raises(InputError, match=told):
         fit(data, run, DPMeans(16.0, tol=0.5), resume=True)
     given = r"penalty 16.0, not 9.0, effort best, not quick; .* \(--penalty 16.0 --effort best\)"

@@ -63,7 +63,7 @@ class ClusterMonitor:
         lost = sorted(self.workers - workers)
         if lost:
             logger.warning(
-                "lost %s: %d of the cluster go on, and do again what was lost",
+                "lost %s; workers left: %d; what was lost is computed again",
                 _list_workers(lost),
                 len(workers),
             )

@@ -85,7 +85,7 @@ def test_workers_that_leave_are_named_once(caplog):
     for threads in ({"a": 1, "b": 1, "c": 1}, {"a": 1}, {"a": 1, "d": 1}, None, {"a": 1, "d": 1}):
         assert looks.look(Cluster(threads), begun=True) is bool(threads)
     assert [each.getMessage() for each in caplog.records] == [
-        "lost workers b, c: 1 of the cluster go on, and do again what was lost"
+        "lost workers b, c; workers left: 1; what was lost is computed again"
     ]
 
 

@@ -23,7 +23,12 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.lower_bound.barrier import Program
 from dask_dpmeans.kernels.lower_bound.main_axes import MainAxes
 from dask_dpmeans.kernels.lower_bound.micro_surplus import Extents, MicroRows, PricedMicroClusters
-from dask_dpmeans.kernels.lower_bound.surplus import EPSILON, PricedRows, greatest_surplus
+from dask_dpmeans.kernels.lower_bound.surplus import (
+    EPSILON,
+    PricedRows,
+    greatest_surplus,
+    split_cells,
+)
 from dask_dpmeans.kernels.moments import total
 
 CELLS = 600
@@ -42,9 +47,11 @@ TINY = 1e-60
 LEAST_PENALTY = 1e-290
 """Lower penalties have no bound but themselves: numbers near the least ones are rounded by far more than
 `EPSILON`, perhaps to a bound above the optimum."""
+FEW_STEPS = 5
+"""Newton steps between two searches for new columns: 15 of them lead no farther before all are known."""
 ROUNDS = 200
 MOST_WORK = 2.0**40
-"""Cubes of numbers of cells, of which each central point counts as ten: 10 points of 2,200 cells."""
+"""Products of two numbers in all steps of the program: 100 steps of 2,200 cells and as many columns."""
 COLUMNS_A_ROUND = 100
 STARTS = 100
 """Rows at which new columns are sought, beside all centers."""
@@ -113,17 +120,18 @@ class Payers:
         """Return the column and the limit of the rows that pay at each point, (p, d), without repeats."""
         priced = self.price(offsets)
         columns, limits, seen = [], [], set()
-        for some, margins in priced.margins(points):
-            for values, shares in zip(*priced.payments(margins, points[some]), strict=True):
-                paying = np.flatnonzero(shares > 0)
-                key = paying.tobytes() + shares[paying].tobytes()
+        for some, rows, margins in priced.nearby(points):
+            for values, shares in zip(*priced[rows].payments(margins, points[some]), strict=True):
+                there = shares > 0
+                paying, rises = rows[there], shares[there]
+                key = paying.tobytes() + rises.tobytes()
                 if key in seen:
                     continue
                 seen.add(key)
                 cells, weights = self.cells[paying], self.weights[paying]
-                rises = weights * shares[paying]
+                rises = weights * rises
                 columns.append(csr_array(total(cells, rises, len(offsets))[np.newaxis]))
-                limits.append(penalty + float(rises @ offsets[cells] - weights @ values[paying]))
+                limits.append(penalty + float(rises @ offsets[cells] - weights @ values[there]))
         return vstack(columns, format="csr"), np.array(limits)
 
     def merge(self, most: int) -> "Payers":
@@ -140,22 +148,6 @@ class Payers:
         cells[groups] = self.cells
         nearest = total(groups, self.weights * beyond, n_groups) / weights
         return Payers(rows, weights, nearest, cells)
-
-
-def split_cells(rows: Float64Array, labels: IndexArray, height: float) -> IndexArray:
-    """Return cells of at most `height` rows of one label, (n,), by halves along the widest column."""
-    cells, found = np.empty(len(rows), np.intp), 0
-    order = np.argsort(labels, kind="stable")
-    stack = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    while stack:
-        which = stack.pop()
-        widths = np.ptp(rows[which], axis=0)
-        if len(which) <= max(1.0, height) or widths.max() == 0:
-            cells[which], found = found, found + 1
-            continue
-        which = which[np.argsort(rows[which, widths.argmax()], kind="stable")]
-        stack += [which[: len(which) // 2], which[len(which) // 2 :]]
-    return cells
 
 
 @dataclass(frozen=True)
@@ -179,18 +171,23 @@ class Pricing:
     work: float = MOST_WORK
     """What is left of it; what is known is proved at the end."""
 
-    def center(self, goal: float) -> "Pricing":
-        """Return prices whose sum is about `goal` below the best ones for the known columns."""
+    def center(self, goal: float) -> tuple["Pricing", bool]:
+        """Return prices after steps to those whose sum is about `goal` below the best ones for the known columns.
+
+        The second value says whether they are there.
+        """
         barrier = goal / self.program.constraints
-        offsets = self.program.center(self.program.inside(self.offsets), barrier)
-        return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
+        inside = self.program.inside(self.offsets, barrier)
+        offsets, there = self.program.center(inside, barrier, FEW_STEPS)
+        work = self.work - FEW_STEPS * self.program.work
+        return replace(self, offsets=offsets, work=work), there
 
     def settle(self, goal: float) -> tuple["Pricing", bool]:
         """Return such prices, and whether no column was missing; the best missing ones are added."""
-        centered = self.center(goal)
+        centered, there = self.center(goal)
         points = centered.open_centers(np.concatenate([centered.starts, centered.recent]))
         if not len(points) or centered.work <= 0:
-            return centered, True
+            return centered, there or centered.work <= 0
         return centered.with_columns(centered.merged, points[:COLUMNS_A_ROUND]), False
 
     def open_centers(self, points: Float64Array) -> Float64Array:

@@ -57,7 +57,9 @@ class Band:
             return _solve_by_columns(factor, diagonal, right)
         if not self.narrow:
             dense = factor.toarray()
-            whole = dense.T @ dense  # half the work of other products: BLAS knows that it is symmetric
+            whole = (
+                dense.T @ dense
+            )  # half the work of other products: BLAS knows that it is symmetric
             whole[np.diag_indices(len(right))] += diagonal
             return np.asarray(cho_solve(cho_factor(whole, overwrite_a=True), right))
         found = csr_array(factor.T @ factor).tocoo()

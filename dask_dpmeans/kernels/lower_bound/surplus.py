@@ -26,7 +26,7 @@ NEAR_ENOUGH = 1e-9
 """Share of the greatest surplus by which its bound may be above it."""
 ASCENT_STEPS = 60
 TOGETHER = 16
-"""Points whose rows are looked for together."""
+"""Points whose rows are looked for together, or more of them if there are few rows."""
 PER_BOX = ("middles", "halves", "constants", "linear", "weights", "bounds")
 """Fields of `Boxes` with a value for each box."""
 
@@ -109,7 +109,8 @@ class PricedRows:
     def nearby(self, points: Float64Array) -> Iterator[tuple[IndexArray, IndexArray, Float64Array]]:
         """Yield points near each other, (p,), all rows that pay for one of them, (m,), and the margins, (p, m)."""
         reach = self.reach
-        groups = split_cells(points, np.zeros(len(points), np.intp), TOGETHER)
+        together = max(TOGETHER, ENTRIES // len(self.rows))
+        groups = split_cells(points, np.zeros(len(points), np.intp), together)
         order = np.argsort(groups, kind="stable")
         for some in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
             low, high = points[some].min(axis=0), points[some].max(axis=0)

@@ -47,7 +47,7 @@ TINY = 1e-60
 LEAST_PENALTY = 1e-290
 """Lower penalties have no bound but themselves: numbers near the least ones are rounded by far more than
 `EPSILON`, perhaps to a bound above the optimum."""
-FEW_STEPS = 5
+FEW_STEPS = 8
 """Newton steps between two searches for new columns: 15 of them lead no farther before all are known."""
 ROUNDS = 200
 MOST_WORK = 2.0**40
@@ -62,9 +62,9 @@ MOST_AXES = 4
 """Boxes of more dimensions would be too many."""
 GOALS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 """Shares of the objective by which the program may miss its optimum; the last for cells of one row."""
-PROVED = 1e-7
-"""A gap that is small enough to stop, over the objective."""
-GOAL_OF_CELLS = 3e-4
+LEAST_GAP = 1e-7
+"""A gap that is small enough to stop, over the bound."""
+GOAL_OF_CELLS = 1e-4
 """The last goal for cells of several rows: the optimum of cells is about 1e-4 below the optimum of rows."""
 REPAIRS = 5
 """Bounds of the surplus for each goal, each with new columns where the last one was too high."""
@@ -284,6 +284,8 @@ class Proof:
     pricing: Pricing
     upper: float
     """About the objective."""
+    enough: float
+    """A gap, over the bound, at which the search is over."""
     goals: tuple[float, ...]
     """Goals that are not reached, over `upper`; none: the search is over."""
     pairs: int
@@ -296,11 +298,11 @@ class Proof:
     repairs: int = 0
 
     @classmethod
-    def begin(cls, pricing: Pricing, upper: float) -> "Proof":
+    def begin(cls, pricing: Pricing, upper: float, enough: float) -> "Proof":
         """Return a search before its first round."""
         last = GOALS[-1] if len(pricing.payers.rows) <= CELLS else GOAL_OF_CELLS
         goals = tuple(max(goal, last) for goal in GOALS if goal * 3 > last)
-        return cls(pricing, upper, goals, MOST_PAIRS)
+        return cls(pricing, upper, enough, goals, MOST_PAIRS)
 
     def next(self) -> "Proof":
         """Return the search after a round of new columns, or after its prices are proved."""
@@ -314,15 +316,19 @@ class Proof:
         bound, points, looked_at = self.pricing.prove(self.pairs // 2)
         best = max(self.best, bound, key=lambda each: each.value)
         after = replace(self, best=best, pairs=self.pairs - looked_at)
-        if not len(points) or min(after.pairs, self.pricing.work) <= 0:
+        if not len(points) or after.over:
             return after._next_goal()
         repaired = self.pricing.with_opened(points)
         return replace(after, pricing=repaired, settled=False, rounds=0, repairs=self.repairs + 1)
 
+    @property
+    def over(self) -> bool:
+        """Whether the bound is near enough, or no work is left."""
+        near = self.best.value * (1 + self.enough) > self.upper
+        return near or min(self.pairs, self.pricing.work) <= 0
+
     def _next_goal(self) -> "Proof":
-        over = min(self.pairs, self.pricing.work) <= 0
-        over |= self.best.value > (1 - PROVED) * self.upper
-        goals = () if over else self.goals[1:]
+        goals = () if self.over else self.goals[1:]
         return replace(self, goals=goals, settled=False, rounds=0, repairs=0)
 
     def values(self) -> Arrays:
@@ -365,13 +371,16 @@ class Proof:
         return replace(self, pricing=pricing, goals=goals, best=best, **progress)
 
 
-def best_prices(pricing: Pricing, upper: float, checkpoint: Checkpoint) -> PricesBound:
+def best_prices(
+    pricing: Pricing, upper: float, checkpoint: Checkpoint, enough: float = LEAST_GAP
+) -> PricesBound:
     """Return the best bound that the search for prices proves; `upper` is about the objective.
 
+    The search is over once their gap, over the bound, is below `enough`.
     The checkpoint is of the same rows, penalty and centers.
     """
     with checkpoint:
-        proof = Proof.begin(pricing, upper)
+        proof = Proof.begin(pricing, upper, enough)
         proof = checkpoint.restore(proof.at) or proof
         while proof.goals:
             proof = proof.next()
@@ -386,6 +395,7 @@ def prices_bound(
     upper: float,
     centers: Float64Array,
     known: float = 0.0,
+    enough: float = LEAST_GAP,
 ) -> PricesBound:
     """Return a lower bound of inertia + penalty * k of any clusters, rounding included.
 
@@ -400,6 +410,7 @@ def prices_bound(
     upper : objective of some clusters of these rows
     centers : (k, d), k > 0, good centers; the bound is true for any, and near only for these
     known : a bound; if projected rows cannot have a higher one, no prices are sought
+    enough : a gap, over the bound, at which the search is over
 
     Returns
     -------
@@ -417,7 +428,7 @@ def prices_bound(
         if on_axes.bound(_cost(on_axes, points), upper) <= known:
             return least
         pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
-        found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""))
+        found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""), enough)
     value = on_axes.bound(found.value, upper)
     if value <= penalty or found.paid is None or on_axes.rest > 0:
         return PricesBound(max(penalty, value))

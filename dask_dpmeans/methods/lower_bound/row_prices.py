@@ -66,6 +66,8 @@ LEAST_GAP = 1e-7
 """A gap that is small enough to stop, over the bound."""
 GOAL_OF_CELLS = 1e-4
 """The last goal for cells of several rows: the optimum of cells is about 1e-4 below the optimum of rows."""
+LITTLE = 1e-3
+"""A goal below this share of the gap is the last: lower goals gain no more than that."""
 REPAIRS = 5
 """Bounds of the surplus for each goal, each with new columns where the last one was too high."""
 
@@ -316,6 +318,8 @@ class Proof:
         bound, points, looked_at = self.pricing.prove(self.pairs // 2)
         best = max(self.best, bound, key=lambda each: each.value)
         after = replace(self, best=best, pairs=self.pairs - looked_at)
+        if not len(points) and 0 < goal * best.value < LITTLE * (self.upper - best.value):
+            return replace(after, goals=())
         if not len(points) or after.over:
             return after._next_goal()
         repaired = self.pricing.with_opened(points)

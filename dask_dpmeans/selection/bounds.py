@@ -96,7 +96,8 @@ def lower_bound(
     (2022) and pieces as in Croella, Piccialli & Sudoso (2025), and takes some 10 ms of a processor
     for each row of pieces.  The highest bound counts; of more than 1,500 rows, or 860 in up to four
     columns, the first one whose gap is at most 5 %.  More than 131,072 rows of many columns have only
-    a low bound, more than 3,000 clusters often none but the penalty.  All bounds begin with a search from the fitted centers.
+    a low bound, more than 3,000 clusters often none but the penalty.  All bounds begin with a search
+    from the fitted centers.
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
     bound of its rows: a second call reads it.  If a call for more than 32,768 rows is stopped, the

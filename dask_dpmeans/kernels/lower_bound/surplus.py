@@ -49,7 +49,7 @@ def split_cells(rows: Float64Array, labels: IndexArray, height: float) -> IndexA
 
 def squares(offsets: Float64Array) -> Float64Array:
     """Return squared lengths, (n,), of offsets, (n, d)."""
-    return np.einsum("ij,ij->i", offsets, offsets)  # a fifth of the time of sums along an axis
+    return np.asarray(np.einsum("ij,ij->i", offsets, offsets))
 
 
 @dataclass(frozen=True)

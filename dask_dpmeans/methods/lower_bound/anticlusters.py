@@ -44,10 +44,14 @@ class Piece:
     """The objective of some partition of these rows."""
     work: float
     """Most work of the bound: see `relaxed_bound`."""
+    known: float
+    """A bound to pass, if this is the only piece; 0 if there is none."""
 
     def __call__(self, shared: None = None) -> float:
         """Return a lower bound on the objective of every partition of the piece."""
-        return relaxed_bound(self.rows, self.weights, self.penalty, self.upper, self.work)
+        return relaxed_bound(
+            self.rows, self.weights, self.penalty, self.upper, self.work, self.known
+        )
 
 
 def pieces_bound(pieces: list[Piece], source: Source) -> float:
@@ -56,7 +60,7 @@ def pieces_bound(pieces: list[Piece], source: Source) -> float:
     The pieces are bounded side by side if the source has workers.  If it keeps checkpoints, a call
     that was stopped goes on.
     """
-    told = [(each.rows, each.weights, each.penalty, each.upper, each.work) for each in pieces]
+    told = [tuple(vars(each).values()) for each in pieces]
     with Checkpoint.of(source, Piece, SAVED, told) as checkpoint:
         found: list[float] = checkpoint.restore(lambda values: values["bounds"].tolist()) or []
         while len(found) < len(pieces):
@@ -72,6 +76,7 @@ def split_rows(
     labels: IndexArray,
     n_pieces: int,
     work: float,
+    known: float = 0.0,
 ) -> list[Piece]:
     """Return the pieces of rows, whose bounds add up to a bound of all rows.
 
@@ -83,6 +88,7 @@ def split_rows(
     labels : (n,), clusters of a good partition; any labels give a bound
     n_pieces : 1 <= n_pieces <= n
     work : most work of the bounds of all pieces
+    known : a bound of all rows; the bound of a single piece may end early if it does not pass it
     """
     split, share = anticlusters(rows, weights, labels, n_pieces), penalty
     if n_pieces > 1:
@@ -92,7 +98,7 @@ def split_rows(
         there = split == piece
         part = rows[there], weights[there], share
         upper = _objective(*part, labels[there])
-        found.append(Piece(*part, upper, work / n_pieces))
+        found.append(Piece(*part, upper, work / n_pieces, known if n_pieces == 1 else 0.0))
     return found
 
 

@@ -184,7 +184,7 @@ def test_without_numba_only_rows_that_may_change_are_compared_with_centers(monke
         choose(self, places, among, changed)
 
     monkeypatch.setattr(Clusters, "_choose", note)
-    assert clusters.grow(2)[0] == 3
+    assert clusters.grow(2)[0].k == 3
     assert set(compared) == set(range(30))
 
 

@@ -58,6 +58,11 @@ class CenterPath:
     centers: tuple[Float64Array, ...]
     """K arrays (k, d)."""
 
+    def best(self, penalty: float) -> Float64Array:
+        """Return the centers, (k, d), that cost least at a penalty, the fewest among equals."""
+        costs = self.inertias + penalty * np.arange(1, len(self.inertias) + 1)
+        return self.centers[int(costs.argmin())]
+
 
 def center_path(
     rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, turns: int = 6

@@ -504,7 +504,7 @@ def walk(
     way: int,
     most: int,
 ) -> int:
-    """Take up to `most` steps from k clusters, each of one more or one less, and note where they lead.
+    """Take up to `most` steps from k clusters, each of one more or one less, and note the clusters after each.
 
     Return how many were taken.  The way is 1 or -1, or 0 to give the rows to the centers as they
     are.  A step that leads elsewhere is the last.

@@ -8,7 +8,7 @@ first the opened rows, in the order in which they opened, then all others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -32,7 +32,6 @@ class Rule(Protocol[State, Answer]):
         """Return the state after the valid objections, and the numbers of opening rows, (m,)."""
 
 
-@runtime_checkable
 class ReusableRule(Rule[State, Answer], Protocol[State, Answer]):
     """A rule whose answers may hold in the next pass, so that shards need not be read again."""
 
@@ -78,8 +77,8 @@ class ReusableRound(Round[State, Answer]):
 
 def round_of(rule: Rule[State, Answer], state: State) -> Round[State, Answer]:
     """Return one pass of a rule; it skips unchanged shards if the rule can tell them."""
-    if isinstance(rule, ReusableRule):
-        return ReusableRound(rule, state)
+    if hasattr(rule, "unchanged"):  # isinstance of a protocol took 50 microseconds a pass
+        return ReusableRound(cast(ReusableRule[State, Answer], rule), state)
     return Round(rule, state)
 
 

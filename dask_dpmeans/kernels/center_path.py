@@ -8,6 +8,7 @@ step starts from there again only after it has been lowered.  There are no rando
 import math
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,17 +20,15 @@ from dask_dpmeans.kernels.center_path_compiled import (
     TINY,
     Bounds,
     Buffers,
+    Halves,
     Lists,
     Marks,
     State,
-    cheapest_pair,
-    guess_labels,
-    key_of,
-    refine,
+    Taken,
+    walk,
 )
 from dask_dpmeans.kernels.halves import halve_each, pair_costs, squared_norms, weighted_average
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data
-from dask_dpmeans.kernels.halves_compiled import halve as halve_compiled
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import CALL, pays
 
@@ -43,7 +42,9 @@ CALLS, READ, WIDE, FIRST = 33, 140, 48, 2**15
 for each of its columns at most; and numbers for a row in the steps of few clusters.  A path took 0.65 to
 1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
-"""Gains that are remembered, for each of the most clusters."""
+"""Gains that are remembered without Numba, for each of the most clusters."""
+AHEAD = 2**16
+"""Most numbers in the centers of steps that are taken in one call."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class CenterPath:
     The error of a cluster is summed in row order, and `math.fsum` adds the clusters."""
     centers: tuple[Float64Array, ...]
     """K arrays (k, d)."""
+
+    def best(self, penalty: float) -> Float64Array:
+        """Return the centers, (k, d), that cost least at a penalty, the fewest among equals."""
+        costs = self.inertias + penalty * np.arange(1, len(self.inertias) + 1)
+        return self.centers[int(costs.argmin())]
 
 
 def center_path(
@@ -105,6 +111,19 @@ class _Best:
     """Whether a step down from here is done."""
 
 
+class Step(NamedTuple):
+    """Where a step led."""
+
+    k: int
+    """Number of clusters."""
+    halved: int
+    """The cluster that was halved; -1 if none gained, or after a merge."""
+    centers: Float64Array
+    """(k, d), which a later step may overwrite."""
+    errors: Float64Array
+    """(k,), squared errors, likewise."""
+
+
 class _Search:
     """The best clusterings so far, and the clusters that steps change."""
 
@@ -113,8 +132,10 @@ class _Search:
         self.best: dict[int, _Best] = {}
         self.present = 0
         """Number of clusters whose best clustering the clusters are; 0 for none."""
+        self.ahead: list[Step] = []
+        """Steps up that were taken already, the next one last."""
         clusters.start()
-        self._keep(1)
+        self._keep(clusters.step(1))
 
     def go_up(self) -> bool:
         """Take the step up from each that is new, and return whether an error fell."""
@@ -148,17 +169,19 @@ class _Search:
         fell = False
         while True:
             best = self.best[k]
-            done = len(best.halved) > 0 and k + 1 in self.best
-            if done or best.unsplittable:
+            new = k + 1 not in self.best
+            if best.unsplittable or (best.halved and not new):
                 return fell
-            self._restore(k)
-            self.clusters.gains[best.halved] = 0.0
-            found, cluster = self.clusters.grow(k)
-            if cluster < 0:
+            if not self.ahead:
+                self._restore(k)
+                self.clusters.gains[best.halved] = 0.0
+                self.ahead = self.clusters.grow(k, several=new)[::-1]
+            self.present, step = 0, self.ahead.pop()
+            if step.halved < 0:
                 best.unsplittable = True
             else:
-                best.halved.append(cluster)
-                fell |= self._keep(found)
+                best.halved.append(step.halved)
+                fell |= self._keep(step)
 
     def _restore(self, k: int) -> None:
         """Make the clusters the best clustering of k clusters, if they are not."""
@@ -167,14 +190,14 @@ class _Search:
             self.clusters.restore(k)
         self.present = 0
 
-    def _keep(self, k: int) -> bool:
-        """Keep the k clusters unless better ones are known, and return whether the error fell."""
-        inertia = math.fsum(self.clusters.errors[:k])
+    def _keep(self, step: Step) -> bool:
+        """Keep clusters unless better ones are known, and return whether the error fell."""
+        k, inertia = step.k, math.fsum(step.errors.tolist())
         known = self.best.get(k)
         if known is not None and not inertia <= known.inertia:
             return False
         self.present = k
-        centers = self.clusters.centers[:k].copy()
+        centers = step.centers.copy()
         if known is not None and inertia == known.inertia:  # other numbers; steps done stay done
             known.centers = centers
             return False
@@ -215,17 +238,22 @@ class Clusters:
             self.masses[c], _ = self._mass_and_center(c, np.flatnonzero(self.labels == c))
         self._sum_errors(k)
 
-    def grow(self, k: int) -> tuple[int, int]:
-        """Halve the cluster that gains most, and refine.
+    def step(self, k: int, halved: int = -1) -> Step:
+        """Return a step that led to the clusters as they are."""
+        return Step(k, halved, self.centers[:k], self.errors[:k])
 
-        Return the number of clusters, and which was halved, or -1 if none gains.
+    def grow(self, k: int, several: bool = False) -> list[Step]:
+        """Halve the cluster that gains most, and refine, `several` times if that is faster.
+
+        The last step may lead to no more clusters.
         """
         self._find_gains(np.flatnonzero(self.gains[:k] < 0).tolist())
         best = int(self.gains[:k].argmax())
         if not self.gains[best] > 0:
-            return k, -1
+            return [self.step(k)]
         self.centers[k] = self.centers[best]
-        return self._divide(best, k), best
+        self.labels[(self.labels == best) & self.sides] = k
+        return [self.step(self.refine(k + 1, best, k), best)]
 
     def _find_gains(self, clusters: list[int]) -> None:
         """Find the gains of halving clusters; those that are known are looked up."""
@@ -241,20 +269,15 @@ class Clusters:
         for c, key, rows in zip(clusters, keys, members, strict=True):
             self.gains[c], self.sides[rows] = self._halves[key]
 
-    def _divide(self, c: int, k: int) -> int:
-        """Move the second half of a cluster to cluster k, refine, and return their number."""
-        self.labels[(self.labels == c) & self.sides] = k
-        return self.refine(k + 1, c, k)
-
-    def shrink(self, k: int) -> int:
-        """Merge the pair of clusters that costs the least, refine, and return their number."""
+    def shrink(self, k: int) -> Step:
+        """Merge the pair of clusters that costs the least, and refine."""
         first, second = np.triu_indices(k, 1)
         squared = squared_norms(self.centers[first] - self.centers[second])
         costs = pair_costs(self.masses[first], self.masses[second], squared, self.spherical)
         pair = costs.argmin()
         p, q = int(first[pair]), int(second[pair])
         self.labels[self.labels == q] = p
-        return self.refine(self._drop_empty(k), p)
+        return self.step(self.refine(self._drop_empty(k), p))
 
     def refine(self, k: int, *touched: int) -> int:
         """Place the touched of k clusters, and take Lloyd's steps until no row moves.
@@ -381,67 +404,39 @@ class CompiledClusters(Clusters):
         self._marks: Marks = moved, changed, touched
         self._buffers: Buffers = leaving, arriving, first, last, apart, np.zeros(d)
         pool[:n], counts[0] = np.arange(n), n
-        self._steps = self._data, state, self._lists, self._marks, self._buffers
-        self._work = np.zeros((n + 8, d))
-        self._known: dict[int, float] = {}
-        """Gains by the rows of a cluster."""
+        halves: Halves = self.sides, np.zeros((n + 8, d))
+        ahead = max(1, min(most, AHEAD // (room * d)))
+        taken = np.zeros((ahead, 2), np.int64), np.zeros((ahead, room, d)), np.zeros((ahead, room))
+        self._taken: Taken = taken
+        self._all = self._data, state, self._lists, self._marks, self._buffers, halves, taken
 
     def pay(self, turns: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
         step = CALLS * CALL + n * (READ + d * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        others = (guess_labels, key_of, halve_compiled, cheapest_pair)
-        return pays(refine, (*self._steps, (most, 0, False), LLOYD_STEPS), work, others=others)
+        return pays(walk, (*self._all, most, 1, 1), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        self._bounds[0].fill(-np.inf)
-        guess_labels(self.rows, self.centers, self.labels, self._lists, k)
-        self._marks[0][:k] = True
-        refine(*self._steps, (k, 0, False), 0)
+        walk(*self._all, k, 0, 0)
 
-    def _members(self, c: int) -> Int64Array:
-        """Return the rows of a cluster, (m,)."""
-        pool, starts, counts, _, _ = self._lists
-        return pool[starts[c] : starts[c] + counts[c]]
+    def grow(self, k: int, several: bool = False) -> list[Step]:
+        """Halve the cluster that gains most, and refine, `several` times at once.
 
-    def _find_gains(self, clusters: list[int]) -> None:
-        """Find the gains of halving clusters; those that are known are looked up."""
-        for c in clusters:
-            self.gains[c] = self._gain(c)
+        The last step may lead to no more clusters.
+        """
+        most = min(len(self._taken[0]), self.most - k) if several else 1
+        return self._steps(walk(*self._all, k, 1, most))
 
-    def _gain(self, c: int) -> float:
-        """Return the gain of halving a cluster."""
-        members = self._members(c)
-        key = key_of(members)
-        if key not in self._known:
-            if len(self._known) >= KNOWN * (self.most + 1):
-                self._known.clear()
-            self._known[key] = halve_compiled(self._data, members, self.sides, self._work)
-        return self._known[key]
+    def shrink(self, k: int) -> Step:
+        """Merge the pair of clusters that costs the least, and refine."""
+        return self._steps(walk(*self._all, k, -1, 1))[0]
 
-    def _divide(self, c: int, k: int) -> int:
-        """Move the second half of a cluster to cluster k, refine, and return their number."""
-        members = self._members(c)
-        halve_compiled(self._data, members, self.sides, self._work)
-        (_, starts, counts, _, _), (known, _, columns) = self._lists, self._bounds
-        starts[k] = counts[k] = 0
-        if known.size:
-            known[:, columns[k]] = -np.inf
-        return self._move(members[self.sides[members]], c, k, k + 1)
-
-    def shrink(self, k: int) -> int:
-        """Merge the pair of clusters that costs the least, refine, and return their number."""
-        p, q = cheapest_pair(self.centers, self.masses, self.spherical, k)
-        return self._move(self._members(q), q, p, k)
-
-    def _move(self, leaving: Int64Array, old: int, new: int, k: int) -> int:
-        """Move rows, (m,), from one of k clusters to another, and refine; return how many are left."""
-        counts, (moved, changed, _), m = self._lists[2], self._marks, len(leaving)
-        self.labels[leaving] = new
-        self._buffers[0][:m] = leaving
-        moved[:k] = changed[:k] = False
-        moved[old], moved[new] = m < counts[old], m + counts[new] > 0
-        changed[[old, new]], self.gains[[old, new]] = True, -1.0
-        return refine(*self._steps, (k, m, bool(counts[new] > 0)), LLOYD_STEPS)
+    def _steps(self, count: int) -> list[Step]:
+        """Return the steps that were taken last."""
+        numbers, centers, errors = self._taken
+        return [
+            Step(after, halved, centers[place, :after], errors[place, :after])
+            for place, (after, halved) in enumerate(numbers[:count].tolist())
+        ]

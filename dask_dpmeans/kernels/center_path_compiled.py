@@ -10,14 +10,16 @@ since Numba takes seconds to compile its own.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, pair_cost
+from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, halve, pair_cost
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
-from dask_dpmeans.kernels.random_streams import GOLDEN, mix
 
+ZERO: Any = np.int64(0)
+"""Zero where a variable begins: Numba takes a literal for a type of its own."""
 LLOYD_STEPS = 50
 """Most Lloyd's steps after a split or a merge."""
 SURELY = 4.0 * (1 + 1e-6)
@@ -41,6 +43,11 @@ Marks = tuple[BoolArray, BoolArray, BoolArray]
 """Clusters whose center moved, whose rows changed, and whose error changed, (room,) each."""
 Buffers = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
 """Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (d,) numbers."""
+Halves = tuple[BoolArray, Float64Array]
+"""Which rows leave when their cluster is halved, (n,), and a work array, (n + 8, d)."""
+Taken = tuple[Int64Array, Float64Array, Float64Array]
+"""Of each step: the number of clusters it led to and the one that was halved, (steps, 2); centers,
+(steps, room, d); errors, (steps, room)."""
 
 
 @compile_part
@@ -298,8 +305,8 @@ def _sum_errors(data: Data, state: State, lists: Lists, c: int) -> None:
         reach[c] = max(reach[c], squared[i])
 
 
-@compile_loop
-def refine(
+@compile_part
+def _refine(
     data: Data,
     state: State,
     lists: Lists,
@@ -347,8 +354,8 @@ def refine(
     return _drop_empty(state, lists, k)
 
 
-@compile_loop
-def guess_labels(
+@compile_part
+def _guess_labels(
     rows: Float64Array, centers: Float64Array, labels: Int64Array, lists: Lists, k: int
 ) -> None:
     """Give all rows, (n, d), of each list to the nearest of k centers, (room, d), of its first row."""
@@ -379,17 +386,8 @@ def guess_labels(
     free[0] = len(labels)
 
 
-@compile_loop
-def key_of(members: Int64Array) -> int:
-    """Return a number that stands for rows, (m,), in any order."""
-    key = np.uint64(len(members))
-    for q in range(len(members)):
-        key += mix(np.uint64(members[q] + 1) * GOLDEN)
-    return int(key)
-
-
-@compile_loop
-def cheapest_pair(
+@compile_part
+def _cheapest_pair(
     centers: Float64Array, masses: Float64Array, spherical: bool, k: int
 ) -> tuple[int, int]:
     """Return the two of k clusters, the lower number first, whose merge costs the least.
@@ -404,3 +402,128 @@ def cheapest_pair(
             if cost < least:
                 least, p, q = cost, a, b
     return p, q
+
+
+@compile_part
+def _restore(
+    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int
+) -> None:
+    """Give the rows to the k centers as they are."""
+    state[6][0][:] = -np.inf
+    _guess_labels(data[0], state[0], state[4], lists, k)
+    for c in range(k):
+        marks[0][c] = True
+    _refine(data, state, lists, marks, buffers, (k, 0, False), 0)
+
+
+@compile_part
+def _move(
+    data: Data,
+    state: State,
+    lists: Lists,
+    marks: Marks,
+    buffers: Buffers,
+    k: int,
+    m: int,
+    old: int,
+    new: int,
+) -> int:
+    """Move the first m rows that are listed from one of k clusters to another, and refine.
+
+    Return the number of clusters with rows.
+    """
+    gains, labels, counts, (moved, changed, _) = state[3], state[4], lists[2], marks
+    for row in range(m):
+        labels[buffers[0][row]] = new
+    for c in range(k):
+        moved[c] = changed[c] = False
+    moved[old], moved[new] = m < counts[old], m + counts[new] > 0
+    changed[old] = changed[new] = True
+    gains[old] = gains[new] = -1.0
+    return _refine(data, state, lists, marks, buffers, (k, m, counts[new] > 0), LLOYD_STEPS)
+
+
+@compile_part
+def _best_halved(data: Data, state: State, lists: Lists, halves: Halves, k: int) -> int:
+    """Find the gains of halving that are unknown, and return the cluster that gains most, or -1."""
+    gains, (pool, starts, counts, _, _) = state[3], lists
+    best, most = -1, 0.0
+    for c in range(k):
+        if gains[c] < 0:
+            members = pool[starts[c] : starts[c] + counts[c]]
+            gains[c] = halve(data, members, halves[0], halves[1])
+        if gains[c] > most:
+            best, most = c, gains[c]
+    for c in range(k):
+        if math.isnan(gains[c]):
+            return -1
+    return best
+
+
+@compile_part
+def _grow(
+    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, halves: Halves, k: int
+) -> tuple[int, int]:
+    """Compiled twin of `Clusters.grow`."""
+    centers, (known, _, columns), (pool, starts, counts, _, _) = state[0], state[6], lists
+    best = _best_halved(data, state, lists, halves, k)
+    if best < 0:
+        return k, best
+    m: int = ZERO
+    for place in range(starts[best], starts[best] + counts[best]):
+        buffers[0][m] = pool[place]
+        m += halves[0][pool[place]]
+    for j in range(centers.shape[1]):
+        centers[k, j] = centers[best, j]
+    starts[k] = counts[k] = 0
+    if known.shape[1]:
+        known[:, columns[k]] = -np.inf
+    return _move(data, state, lists, marks, buffers, k + 1, m, best, k), best
+
+
+@compile_part
+def _shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
+    """Compiled twin of `Clusters.shrink`."""
+    pool, starts, counts, _, _ = lists
+    p, q = _cheapest_pair(state[0], state[1], data[2], k)
+    for row in range(counts[q]):
+        buffers[0][row] = pool[starts[q] + row]
+    return _move(data, state, lists, marks, buffers, k, counts[q], q, p)
+
+
+@compile_loop
+def walk(
+    data: Data,
+    state: State,
+    lists: Lists,
+    marks: Marks,
+    buffers: Buffers,
+    halves: Halves,
+    taken: Taken,
+    k: int,
+    way: int,
+    most: int,
+) -> int:
+    """Take up to `most` steps from k clusters, each of one more or one less, and note the clusters after each.
+
+    Return how many were taken.  The way is 1 or -1, or 0 to give the rows to the centers as they
+    are.  A step that leads elsewhere is the last.
+    """
+    numbers, centers, errors = taken
+    if way == 0:
+        _restore(data, state, lists, marks, buffers, k)
+    for step in range(most):
+        after, cluster = k, -1
+        if way > 0:
+            after, cluster = _grow(data, state, lists, marks, buffers, halves, k)
+        else:
+            after = _shrink(data, state, lists, marks, buffers, k)
+        numbers[step, 0], numbers[step, 1] = after, cluster
+        for c in range(after):
+            errors[step, c] = state[2][c]
+            for j in range(centers.shape[2]):
+                centers[step, c, j] = state[0][c, j]
+        if after != k + way:
+            return step + 1
+        k = after
+    return most

@@ -117,10 +117,18 @@ def test_extreme_rows(rows, spherical, inertias):
     assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
 
 
-@given(problems(), st.integers(0, 4), st.booleans(), st.sampled_from([1, 50, 2**20]))
-def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once):
+@given(
+    problems(),
+    st.integers(0, 4),
+    st.booleans(),
+    st.sampled_from([1, 50, 2**20]),
+    st.sampled_from([1, 200, 2**16]),
+)
+def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once, ahead):
+    """However many steps are taken in one call."""
     rows, weights, most, spherical = problem
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dask_dpmeans.kernels.center_path.AHEAD", ahead)
         patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)
         first = center_path(rows, weights, most, spherical, turns)
     with pytest.MonkeyPatch.context() as patch:
@@ -184,7 +192,7 @@ def test_without_numba_only_rows_that_may_change_are_compared_with_centers(monke
         choose(self, places, among, changed)
 
     monkeypatch.setattr(Clusters, "_choose", note)
-    assert clusters.grow(2)[0] == 3
+    assert clusters.grow(2)[0].k == 3
     assert set(compared) == set(range(30))
 
 
@@ -236,3 +244,10 @@ def test_a_way_down_below_what_is_above_does_not_end_the_path(
     found = center_path(rows, np.ones(len(rows)), most, turns=1)
     assert len(found.centers) == len(found.inertias) == most
     assert (np.diff(found.inertias) < 0).all()
+
+
+@given(problems(), st.floats(1e-9, 1e9))
+def test_the_best_centers_at_a_penalty_cost_least_and_are_the_fewest(problem, penalty):
+    path = center_path(*problem[:3], spherical=problem[3], turns=0)
+    costs = [each + penalty * k for k, each in enumerate(path.inertias.tolist(), 1)]
+    assert len(path.best(penalty)) == costs.index(min(costs)) + 1

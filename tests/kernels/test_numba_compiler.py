@@ -197,7 +197,7 @@ def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, be
 
 def test_the_path_waits_for_the_time_to_compile_all_of_its_loops(monkeypatch):
     told = []
-    monkeypatch.setattr(center_path, "pays", lambda loop, *_, others: told.append((loop, *others)))
+    monkeypatch.setattr(center_path, "pays", lambda loop, *_: told.append((loop,)))
     CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0)
     parts = set().union(*(loop.parts for loop in told[0]))
     modules = (vars(center_path_compiled), vars(halves_compiled))
@@ -214,7 +214,7 @@ numba_support.LEAST_WORK = 0
 center_path(np.arange(20.0).reshape(10, 2) ** 2, np.ones(10), 4, False, 1)
 """)
     kept = {file.name.split(".")[1].split("-")[0] for file in tmp_path.rglob("*.nbc")}
-    assert kept >= {"refine", "halve"}
+    assert "walk" in kept
     names = vars(center_path_compiled) | vars(halves_compiled)
     assert not [name for name in kept if isinstance(names.get(name), CompiledPart)]
 

@@ -264,17 +264,25 @@ def best(found: Sequence[Solution], penalty: float) -> Solution:
 
 def hull(found: Sequence[Solution]) -> list[Solution]:
     """Return the solutions that are lowest at some penalty > 0, by rising numbers of clusters."""
-    corners: list[Solution] = []
+    return _corners(found)[0]
+
+
+def _corners(found: Sequence[Solution]) -> tuple[list[Solution], list[float]]:
+    """Return the solutions of `hull`, and up to which penalty each is the lowest."""
+    corners, cuts = list[Solution](), list[float]()
     for each in sorted(found, key=lambda each: (each.k, each.inertia)):
         if corners and not each.inertia < corners[-1].inertia:
             continue
-        while len(corners) > 1:
-            fewer, middle = corners[-2:]
-            if exchange(fewer, middle) > exchange(middle, each):
+        cut = math.inf
+        while corners:
+            cut = exchange(corners[-1], each)
+            if cuts[-1] > cut or len(corners) == 1:
                 break
             corners.pop()
+            cuts.pop()
         corners.append(each)
-    return corners
+        cuts.append(cut)
+    return corners, cuts
 
 
 def exchange(fewer: Solution, more: Solution) -> float:
@@ -284,9 +292,8 @@ def exchange(fewer: Solution, more: Solution) -> float:
 
 def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf) -> list[Interval]:
     """Return the intervals of rising penalties at which each number of clusters is best."""
-    corners = hull(found)
-    cuts = [math.inf, *(exchange(*pair) for pair in pairwise(corners)), 0.0]
-    bounds = zip(corners, pairwise(cuts), strict=True)
+    corners, cuts = _corners(found)
+    bounds = zip(corners, pairwise([*cuts, 0.0]), strict=True)
     each = [Interval(end.k, max(low, lower), min(high, upper)) for end, (upper, lower) in bounds]
     return [interval for interval in reversed(each) if interval.low < interval.high]
 

@@ -128,9 +128,14 @@ class ChoiceParameters:
 
     def summary(self, rows: InMemoryRows) -> "Summary":
         """Return the summary of rows; equal rows become one with the sum of their weights."""
-        values, numbers = np.unique(rows.rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
-        given = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
-        weights = np.bincount(numbers.ravel(), given).astype(np.float64)
+        values = rows.rows.astype(np.float64) + 0.0
+        given = np.ones(len(values)) if rows.weights is None else rows.weights
+        order = np.argsort(values[:, 0])
+        if (np.diff(values[order, 0]) > 0).all():  # no row equals another: this is faster
+            values, weights = values[order], given[order].astype(np.float64)
+        else:
+            values, numbers = np.unique(values, axis=0, return_inverse=True)
+            weights = np.bincount(numbers.ravel(), given).astype(np.float64)
         return Summary(
             np.ascontiguousarray(values), weights, self.spherical, self.seed, self.length
         )
@@ -187,12 +192,12 @@ class Summary:
         centers = tuple(self.length * each for each in found.centers)
         return CenterPath(self.length**2 * found.inertias, centers)
 
-    def candidates(self, path: CenterPath, tried: int) -> list[Interval]:
+    def candidates(self, path: CenterPath, tried: int, intervals: list[Interval]) -> list[Interval]:
         """Return the intervals of at least two clusters that may be chosen, by falling score."""
         if FLOOR * path.inertias[0] == 0:  # less than any number but 0
             return []
         most = self.largest(path, tried)
-        found = [each for each in intervals_of(path) if 2 <= each.n_clusters <= most]
+        found = [each for each in intervals if 2 <= each.n_clusters <= most]
         return sorted(found, key=score, reverse=True)
 
     def largest(self, path: CenterPath, tried: int) -> int:
@@ -218,7 +223,7 @@ class Summary:
     def _figures(self, k: int, tried: int) -> Figures:
         """Return the logarithm of the share of the error that k clusters leave, and the best score."""
         path = self.path(min(tried, len(self.rows)), turns=0)
-        scores = map(score, self.candidates(path, tried))
+        scores = map(score, self.candidates(path, tried, intervals_of(path)))
         left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
         return math.log(max(left, FLOOR)), max(scores, default=0.0)
 
@@ -245,11 +250,11 @@ class Summary:
             first = np.where(random.permutation(n) < n / 2, self.weights, 0.0)
         return [part for part in (first, self.weights - first) if part.any()]
 
-    def fit_half(self, part: Float64Array, most: int) -> list[Solution]:
+    def fit_half(self, part: Float64Array, most: int) -> CenterPath:
         """Return clusters of the rows with some weight in a half, doubled."""
         some = part > 0
         half = replace(self, rows=self.rows[some], weights=2 * part[some])
-        return solutions_of(half.path(min(most, len(half.rows))))
+        return half.path(min(most, len(half.rows)))
 
     def agreement(self, *fits: Float64Array) -> float:
         """Return the adjusted Rand index of the labels by two sets of centers."""
@@ -269,8 +274,8 @@ def intervals_of(path: CenterPath) -> list[Interval]:
     return envelope(solutions_of(path), FLOOR * most, 2 * most)
 
 
-def interval_of_one(path: CenterPath) -> Interval:
+def interval_of_one(path: CenterPath, intervals: list[Interval]) -> Interval:
     """Return the penalties up to twice the greatest at which any clusters save as much."""
     if FLOOR * path.inertias[0] == 0:
         return Interval(1, 1.0, 1.0)
-    return intervals_of(path)[-1]
+    return intervals[-1]

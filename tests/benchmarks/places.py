@@ -44,7 +44,7 @@ def towns() -> tuple[Any, Any]:
     """Towns, (towns, 2), in degrees, and the share of the places of each, (towns,)."""
     rng = np.random.default_rng(0)
     latitudes = np.degrees(np.arcsin(rng.uniform(-HEIGHT, HEIGHT, TOWNS)))
-    longitudes, sizes = rng.uniform(-180, 180, TOWNS), rng.lognormal(size=TOWNS)
+    sizes, longitudes = rng.lognormal(size=TOWNS), rng.uniform(-180, 180, TOWNS)
     return np.column_stack([latitudes, longitudes]), sizes / sizes.sum()
 
 

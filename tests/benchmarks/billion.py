@@ -20,7 +20,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time, time
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -76,6 +76,7 @@ class Rows:
     n: int
     part_rows: int = SHARD_ROWS
     chunk_rows: int = CHUNK_ROWS
+    columns: ClassVar[int] = COLUMNS
 
     def part(self, start: int) -> Any:
         """Rows of a part, from the number of its first row."""
@@ -92,21 +93,30 @@ class Rows:
 
     def write(self) -> None:
         """Write the store, in processes of their own, unless it is there."""
-        done = self.path.with_suffix(".written")
-        if done.exists():
+        if self.written.exists():
             return
         zarr.create_array(
             self.path,
-            shape=(self.n, COLUMNS),
-            chunks=(self.chunk_rows, COLUMNS),
-            shards=(self.part_rows, COLUMNS),
+            shape=(self.n, self.columns),
+            chunks=(self.chunk_rows, self.columns),
+            shards=(self.part_rows, self.columns),
             dtype=np.float32,
             compressors=[ZstdCodec(level=1, checksum=True)],
             overwrite=True,
         )
         with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
             list(pool.map(self.write_part, range(0, self.n, self.part_rows)))
-        done.touch()
+        self.written.touch()
+
+    @property
+    def written(self) -> Path:
+        """The file that says that the store is whole."""
+        return self.path.with_suffix(".written")
+
+    def remove(self) -> None:
+        """Remove the store."""
+        self.written.unlink(missing_ok=True)
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @property
     def stored_bytes(self) -> int:
@@ -250,12 +260,10 @@ def main(
                     click.echo(table(name, found), err=True)
                     lines += found
         finally:
-            leftovers = [place / FEW, place / RUN]
             if not keep:
-                leftovers.append(rows.path)
-                rows.path.with_suffix(".written").unlink(missing_ok=True)
-            for each in leftovers:
-                shutil.rmtree(each, ignore_errors=True)
+                rows.remove()
+            for each in (FEW, RUN):
+                shutil.rmtree(place / each, ignore_errors=True)
     title = f"n={n:,} d={COLUMNS}, float32, {PROCESSES} workers of {memory / 1e9:g} GB"
     click.echo(table(title, lines))
 

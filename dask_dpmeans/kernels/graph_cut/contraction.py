@@ -23,6 +23,10 @@ LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
 FEW_NODES = 8
 """Mean nodes of a cluster up to which sums over blocks are not made smaller by merges."""
+LARGE = 2**21
+"""Links between clusters up to which workers merge answers.
+
+Of 10,000,000 nodes in 823,290 clusters, merges of eight answers took 1.8 GB of a worker, and answers 0.9."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,9 @@ class Contraction:
 
     @property
     def grows(self) -> bool:
-        """Whether few clusters have nodes in several blocks."""
-        return FEW_NODES * len(self.masses) > len(self.labels)
+        """Whether few clusters have nodes in several blocks, or an answer may be large."""
+        k = len(self.masses)
+        return FEW_NODES * k > len(self.labels) or k * min(k, self.most) > LARGE
 
     def chunk(self, block: Block) -> ClusterLinks:
         """Return the links of a run of nodes."""

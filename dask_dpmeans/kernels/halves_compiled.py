@@ -1,6 +1,6 @@
 """Compiled loops of `halves`: the halves of a cluster, and what they gain, to the same bytes.
 
-Loops of `center_path_compiled` call them: whoever mends one here changes the text of that file, too.
+Loops of `center_path_compiled` call them.
 """
 
 import math

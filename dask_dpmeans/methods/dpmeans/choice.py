@@ -95,9 +95,9 @@ class Choice:
     alternatives: tuple[Alternative, ...]
     """The chosen number of clusters, then the others by falling score."""
     evidence: float
-    """Standard deviations by which the rows differ from uniform clouds of the same covariance, in
-    inertia and score together, times the stability, at the best number of clusters.  There are
-    clusters if it is at least `EVIDENCE`."""
+    """Standard deviations by which the rows differ from uniform clouds of the same covariance, or from
+    independent columns with one mode each, in inertia and score together, times the stability, at the
+    best number of clusters.  There are clusters if it is at least `EVIDENCE`."""
     tried: int
     """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone."""
     largest: int
@@ -251,8 +251,8 @@ class Choice:
             return "1 cluster, because too few rows differ for more."
         return (
             f"1 cluster. The best division is into {self.alternatives[1].n_clusters:,}, but rows "
-            "without clusters, spread evenly in the same directions, divide about as well: the "
-            f"evidence is {self.evidence:.1f}, and {EVIDENCE} is needed."
+            "without clusters, spread evenly in the same directions or with columns as skewed, divide "
+            f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE} is needed."
         )
 
     def as_json(self) -> dict[str, Any]:

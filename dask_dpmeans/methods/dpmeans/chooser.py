@@ -7,8 +7,8 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
    the one for which the score times the agreement of fits of halves of the rows is the greatest.
    Halves agree if they have as many clusters over the same penalties, and the same clusters.
    Many more clusters are looked at by splits alone, and compared too if one number stands out.
-2. If uniform clouds with the covariance of the rows do as well, or halves of the rows do not agree
-   on the clusters, there are none: k = 1.
+2. If uniform clouds with the covariance of the rows do as well, or clouds of independent columns with
+   one mode each, or halves of the rows do not agree on the clusters, there are none: k = 1.
 """
 
 import math

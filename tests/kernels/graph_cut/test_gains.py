@@ -283,6 +283,24 @@ def test_the_heaviest_links_of_each_cluster_are_left_in_compiled_loops_and_in_nu
     assert (counts <= most + own).all()
 
 
+@pytest.mark.parametrize(
+    ("k", "nodes", "most", "wanted"),
+    [
+        (2**10, 2**13, 2**10, False),
+        (2**10, 2**13 - 1, 2**10, True),  # few nodes in each cluster
+        (2**11, 2**14, 2**11, True),  # 4,194,304 links between clusters
+        (2**11, 2**14, 2**20, True),
+        (2**11, 2**14, 2**10, False),
+        (2**10, 2**13, 2**20, False),  # at most k links of a cluster
+    ],
+)
+def test_workers_do_not_merge_answers_that_may_be_large(
+    k: int, nodes: int, most: int, wanted: bool
+) -> None:
+    labels = np.arange(nodes, dtype=np.int32) % k
+    assert Contraction(labels, np.ones(k), True, most).grows is wanted
+
+
 @given(partitions(), st.integers(1, 7))
 def test_exact_sums_are_the_same_for_blocks_of_any_height(problem, height):
     graph, labels, normalized = problem

@@ -9,11 +9,12 @@ from scipy.optimize import isotonic_regression
 
 from dask_dpmeans.kernels.block import Float64Array
 
-NEAR = 1.36
+NEAR = 0.8
 """A column has one mode if its distribution is nowhere farther than this, over the root of the rows, from
-the nearest with one mode: the 5 % point of Kolmogorov.  Columns of 20 draws of exponential, lognormal
-and gamma rows had at most .8; of 36 labelled sets that are divided, two would come out as one cluster
-without this limit, and they had 2.0 and 2.4."""
+the nearest with one mode.  Of 300 draws each of 50 to 6,000 normal, exponential, lognormal, gamma and t
+numbers, 99 % were nearer (.85 of 50 normal ones); of uniform numbers, which uniform clouds compare with,
+80 %.  With 1.36, the 5 % point of Kolmogorov, 6 of 220 mixtures of up to 11 normal distributions that
+were divided came out as one cluster, with this limit 3."""
 DENSEST = 0.1
 """The middle of the shortest range that holds this share of the rows may be the mode."""
 

@@ -83,7 +83,8 @@ class DPMeans(
         about 6,144 to 12,288 of them if there are more than 12,288.  Each number of clusters k is
         best over an interval of prices; the one with the greatest log(high / low) * sqrt(k) is
         chosen, at the geometric mean of its interval.  Of close ones, fits of halves of the rows
-        decide.  If uniform clouds with the covariance of the rows do as well, there is one cluster.
+        decide.  If uniform clouds with the covariance of the rows do as well, or clouds of
+        independent columns with one mode each, there is one cluster.
         The fit is then the same, to the byte, as with that price and `search`; `choice_` says why
         it was chosen.
     search : bool, default False

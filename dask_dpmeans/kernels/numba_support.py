@@ -180,10 +180,15 @@ class CompiledLoop(Generic[Arguments, Returned]):
 
     @property
     def stamp(self) -> str:
-        """Checksums of the texts of other files whose parts the loop calls; empty without any."""
-        files = {each.__code__.co_filename for each in self.parts}
-        others = sorted(files - {self.function.__code__.co_filename})
-        return "".join(f"-{crc32(Path(each).read_bytes()):08x}" for each in others)
+        """Checksums of the texts of other files whose parts the loop calls; empty without any.
+
+        A package in a zip file, or of compiled modules alone, has no such files, and changes as a whole.
+        """
+        found, files = "", {each.__code__.co_filename for each in self.parts}
+        for each in sorted(files - {self.function.__code__.co_filename}):
+            with suppress(OSError):
+                found += f"-{crc32(Path(each).read_bytes()):08x}"
+        return found
 
     @cached_property
     def plain(self) -> Callable[Arguments, Returned]:

@@ -1,9 +1,9 @@
 import ast
 import subprocess
 import sys
-from itertools import compress
-from operator import not_
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from strategies import TAME, spread, tables, trace, weights_of
 
 import dask_dpmeans
 from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.numba_support import CompiledLoop, CompiledPart
 from dask_dpmeans.sources import as_source
 
 
@@ -40,36 +41,30 @@ assert {pool["filepath"] for pool in threadpool_info() if pool["user_api"] == "b
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def called_by(body, names):
-    """The functions among the names that statements, or what is in them, name."""
-    found = {each.id for part in body for each in ast.walk(part) if isinstance(each, ast.Name)}
-    return found & names
+MARKS = {"compile_part", "compile_loop", "compile_any_order"}
 
 
-def test_parts_are_called_by_compiled_loops_of_their_file_alone():
+def test_parts_are_called_by_compiled_loops_alone():
     """Numba makes no way into them from Python."""
-    files = sorted(Path(dask_dpmeans.__file__).parent.rglob("*.py"))
-    every, imports = dict[str, set[str]](), set[tuple[str, str]]()
-    for file in files:
-        body = ast.parse(file.read_text()).body
-        marks = [
-            {ast.unparse(mark) for mark in getattr(each, "decorator_list", ())} for each in body
-        ]
-        parts = {
-            each.name for each, mark in zip(body, marks, strict=True) if "compile_part" in mark
+    kernels, parts, by_loops, by_others = "dask_dpmeans.kernels", set(), set(), set()
+    for file in sorted(Path(dask_dpmeans.__file__).parent.rglob("*.py")):
+        body, here = ast.parse(file.read_text()).body, f"{kernels}.{file.stem}"
+        origins = {
+            alias.asname or alias.name: (each.module, alias.name)
+            for each in body
+            if isinstance(each, ast.ImportFrom)
+            for alias in each.names
         }
-        loops = [
-            bool(mark & {"compile_part", "compile_loop", "compile_any_order"}) for mark in marks
-        ]
-        assert called_by(compress(body, loops), parts) == parts, file
-        assert not called_by(compress(body, map(not_, loops)), parts), file
-        every[file.stem] = every.get(file.stem, set()) | parts
         for each in body:
-            if isinstance(each, ast.ImportFrom):
-                module = (each.module or "").split(".")[-1]
-                imports |= {(module, alias.name) for alias in each.names}
-    assert any(every.values())
-    assert not [(module, name) for module, name in imports if name in every.get(module, ())]
+            marks = {ast.unparse(mark) for mark in getattr(each, "decorator_list", ())}
+            if "compile_part" in marks:
+                parts.add((here, each.name))
+            names = {node.id for node in ast.walk(each) if isinstance(node, ast.Name)}
+            found = {origins.get(name, (here, name)) for name in names}
+            (by_loops if marks & MARKS else by_others).update(found)
+    assert parts
+    assert parts <= by_loops
+    assert not parts & by_others
 
 
 def test_a_part_that_python_calls_is_plain_python(monkeypatch):
@@ -77,32 +72,48 @@ def test_a_part_that_python_calls_is_plain_python(monkeypatch):
     assert numba_support.compile_part(lambda a, b: a + b)(2, 3) == 5
 
 
-FIXED = {
-    "GOLDEN mix",  # SplitMix64
-    "linear_costs_compiled squared_distances_compiled",  # by definition
-    "VANISHING pair_cost",
-    "add_rows_compiled greatest_compiled",  # in row order
-}
-"""What loops take from other files: code that Numba has kept goes on with what these were."""
+def abs_of(x):
+    return abs(x)
 
 
-def test_loops_take_from_other_files_only_what_is_fixed():
-    """Numba keeps a loop until its own file changes."""
-    marks, found = {"compile_part", "compile_loop", "compile_any_order"}, set()
-    for file in (Path(dask_dpmeans.__file__).parent / "kernels").glob("*.py"):
-        body = ast.parse(file.read_text()).body
-        imports = [each for each in body if isinstance(each, ast.ImportFrom)]
-        names = {
-            name.asname or name.name
-            for each in imports
-            if str(each.module).startswith("dask_dpmeans.")
-            for name in each.names
-        }
-        for loop in body:
-            if {ast.unparse(mark) for mark in getattr(loop, "decorator_list", ())} & marks:
-                used = [node for each in loop.body for node in ast.walk(each)]
-                used = [node for node in used if isinstance(node, ast.Name)]
-                own = {node.id for node in used if isinstance(node.ctx, ast.Store)}
-                own |= {each.arg for each in loop.args.args}
-                found |= {node.id for node in used} & names - own
-    assert found == {*" ".join(FIXED).split()}
+def caller(x):
+    return abs_of(x)
+
+
+def test_parts_without_a_file_of_their_own_have_no_stamp():
+    """As in a package in a zip file; the loop is compiled all the same."""
+
+    def named(function, file, names):
+        return FunctionType(function.__code__.replace(co_filename=file), names)
+
+    part = CompiledPart(named(abs_of, "package.zip/part.py", {}))
+    loop = CompiledLoop(named(caller, "package.zip/loop.py", {"abs_of": part}))
+    assert len(loop.parts) == 2
+    assert loop.stamp == ""
+
+
+FIXED = {"ZERO"}
+"""Numbers that never change."""
+
+
+def test_what_loops_take_from_other_files_is_a_part_of_their_stamp():
+    """Numba keeps a loop until its own file, or the text of its stamp changes."""
+    taken, missing = 0, set()
+    for file in (Path(dask_dpmeans.__file__).parent / "kernels").rglob("*.py"):
+        module = import_module(
+            ".".join(file.relative_to(Path(dask_dpmeans.__file__).parents[1]).with_suffix("").parts)
+        )
+        for loop in vars(module).values():
+            if not isinstance(loop, CompiledLoop) or isinstance(loop, CompiledPart):
+                continue
+            files = {part.__code__.co_filename for part in loop.parts}
+            for part in loop.parts:
+                body = ast.parse(Path(part.__code__.co_filename).read_text()).body
+                for each in body:
+                    if isinstance(each, ast.ImportFrom) and str(each.module).startswith("dask_dp"):
+                        used = {alias.name for alias in each.names} & {*part.__code__.co_names}
+                        taken += len(used)
+                        if str(import_module(str(each.module)).__file__) not in files:
+                            missing |= used
+    assert taken
+    assert missing <= FIXED

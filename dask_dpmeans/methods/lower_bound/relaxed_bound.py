@@ -167,7 +167,7 @@ def _branch_and_bound(instance: Instance, enough: float, work: float, known: flo
     root, left = _bound_node(instance, Node(np.arange(n), (), 1.0), enough, trial)
     if left > 0:
         left += work - trial
-    elif root.bound > known:
+    elif 0 < known < root.bound < enough:
         root, left = _bound_node(instance, root, enough, work - trial)
     nodes = [root]
     while True:

@@ -85,7 +85,10 @@ class PricesBound:
     """
 
 
-SETTINGS = CELLS, CELLS_PER_CLUSTER, MOST_CELLS, SUMMARY, MOST_PAIRS, ROUNDS, GOALS, REPAIRS
+SETTINGS = (
+    *(CELLS, CELLS_PER_CLUSTER, MOST_CELLS, SUMMARY, MOST_PAIRS, MOST_WORK, FEW_STEPS, ROUNDS),
+    *(GOALS, GOAL_OF_CELLS, LITTLE, REPAIRS),
+)
 """What a search for prices goes by: a checkpoint of others begins anew."""
 NOTHING = PricesBound(0.0)
 PROGRESS = "pairs", "settled", "rounds", "repairs"

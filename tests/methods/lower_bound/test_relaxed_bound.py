@@ -196,6 +196,7 @@ def test_a_relaxation_that_does_not_pass_a_known_bound_soon_ends(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(30, 2))
     given = rows, np.ones(30), 2.0, 1e9, 2.0**26
     whole, steps = relaxed_bound(*given), sum(taken)
+    assert steps <= given[-1] / (30**3 + relaxed.STEP_WORK) + relaxed.STEPS
     taken.clear()
     assert relaxed_bound(*given, 1e6) <= whole
     assert sum(taken) < 0.3 * steps

@@ -54,10 +54,10 @@ class Location:
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
         if not isinstance(text, str) or not text or "\0" in text:
-            said = f"{name} must be a path or URL, got {checks.describe_value(place)}"
+            message = f"{name} must be a path or URL, got {checks.describe_value(place)}"
             if type(place).__module__ != "builtins":  # such as an xarray Dataset
-                said += ": give the path or URL of the store"
-            raise InputError(said)
+                message += ": give the path or URL of the store"
+            raise InputError(message)
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")

@@ -103,7 +103,7 @@ def lines(places: Places, run: Path, memory: int, steps: int) -> Iterator[Line]:
     yield Line("until killed, resumed", " s, ".join(f"{each:.0f}" for each in seconds) + " s")
     total = sum(seconds)
     yield judged("in all", total, f"{total:,.0f} s", most=MOST_SECONDS)
-    yield Line("processor", f"{used.ru_utime + used.ru_stime:,.0f} s")
+    yield Line("processor, without killed workers", f"{used.ru_utime + used.ru_stime:,.0f} s")
     yield Line("memory of a process", f"{used.ru_maxrss * 1024 / 1e6:,.0f} MB at most")
 
 

@@ -39,7 +39,7 @@ def test_a_killed_fit_is_resumed_to_the_same_end(tmp_path: Path) -> None:
         "steps and passes",
         "until killed, resumed",
         "in all",
-        "processor",
+        "processor, without killed workers",
         "memory of a process",
     ]
     rows = np.concatenate([made.part(0), made.part(PART)])

@@ -20,7 +20,7 @@ FEWEST_ON_A_GRID = 10
 TINY = 1e-6
 """Least standard deviation of the figures of clouds."""
 FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
-"""Uniform clouds are drawn until the evidence is this far from `EVIDENCE`, at least the first number
+"""Clouds are drawn until the evidence is this far from `EVIDENCE`, at least the first number
 and at most the second."""
 LEAST_CHANCE = 1e-15
 """Smaller chances of a deviate count as this one."""
@@ -105,7 +105,7 @@ def uncorrelated(rows: Float64Array) -> Float64Array:
 
 
 def deviate_from_clouds(figures: Figures, of_cloud: Callable[[int], Figures]) -> float:
-    """Return the deviates of both figures of rows from figures of uniform clouds, added.
+    """Return the deviates of both figures of rows from figures of clouds, added.
 
     `of_cloud` returns the figures of the cloud with a number.  Clusters have a lower first figure
     than clouds, and a higher second one.

@@ -183,14 +183,12 @@ def _overview(
 
 def _reach(result: Result, model: Model) -> float:
     """Return the squared distance from which on a row is far from a center; infinity if unknown."""
-    words, parameters = model.description(), result.manifest.parameters
+    words, chosen = model.description(), result.manifest.parameters
     if words.radius is not None:
         return float(words.radius**2)
-    if words.centers is None or not {"local_penalty", "penalty"} & parameters.keys():
+    if words.centers is None or not {"local_penalty", "penalty"} & chosen.keys():
         return math.inf
-    return (
-        float(parameters["local_penalty"]) if "local_penalty" in parameters else next_price(result)
-    )
+    return float(chosen["local_penalty"]) if "local_penalty" in chosen else next_price(result)
 
 
 def _predictor(result: Result, model: Model, source: RowSource, penalty: float) -> Kernel:

@@ -94,10 +94,9 @@ def lower_bound(
     Peng & Wei (2007) with a price is solved, of all rows up to about 860, else of pieces of some
     430 to 690 rows, side by side.  It has cuts and branching as in Piccialli, Sudoso & Wiegele
     (2022) and pieces as in Croella, Piccialli & Sudoso (2025), and takes some 10 ms of a processor
-    for each row of pieces.  The highest bound counts; of more than 1,500 rows, or 860 in up to four
-    columns, the first one whose gap is at most 5 %.  More than 131,072 rows of many columns have only
-    a low bound, more than 3,000 clusters often none but the penalty.  All bounds begin with a search
-    from the fitted centers.
+    for each row of pieces.  The highest bound counts; of more than 1,500 rows the first one whose gap
+    is at most 5 %.  More than 131,072 rows of many columns have only a low bound, more than 3,000
+    clusters often none but the penalty.  All bounds begin with a search from the fitted centers.
 
     The result is the same, to the byte, for any chunking, threads and workers.  A run keeps the
     bound of its rows: a second call reads it.  If a call for more than 32,768 rows is stopped, the

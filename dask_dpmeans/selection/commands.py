@@ -70,8 +70,8 @@ def after_path(path: PenaltyPath) -> str | None:
     if path.penalty is None or not path.search:
         return None
     request = path_request(path)
-    parameters, options = request.parameters, words(request)
-    given = {name: parameters[name] for name in FIT_PARAMETERS if name in parameters}
+    chosen, options = request.parameters, words(request)
+    given = {name: chosen[name] for name in FIT_PARAMETERS if name in chosen}
     if given["metric"] == "euclidean":
         del given["metric"]
     if options is None or not given.keys() <= COMMANDED:

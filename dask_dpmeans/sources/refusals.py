@@ -5,17 +5,22 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
 from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
 from dask_dpmeans.storage import array_spec
-from dask_dpmeans.storage.arrays import MARKER
 from dask_dpmeans.storage.location import Location
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import arrays
+else:
+    arrays = LazyModule("dask_dpmeans.storage.arrays")
 
 READ = (
     "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "
@@ -179,7 +184,7 @@ def _not_in_group(folder: Path, rest: str) -> str | None:
 def _members_of(group: "zarr.Group") -> "dict[str, zarr.Array[Any] | zarr.Group]":
     """Return the arrays and groups in a group, sorted, without the digests of an output of ours."""
     members = sorted(group.members(max_depth=2))
-    if MARKER not in group.attrs:
+    if arrays.MARKER not in group.attrs:
         return dict(members)
     return {key: node for key, node in members if key.partition("/")[0] != array_spec.TABLES}
 

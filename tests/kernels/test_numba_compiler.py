@@ -361,6 +361,9 @@ def test_arrays_for_which_numba_compiles_anew_wait_for_themselves():
 
 
 def test_threads_that_call_a_loop_together_make_one_function_of_numba(monkeypatch):
+    def distance(number: int) -> int:
+        return abs(number)
+
     made, together = [], threading.Barrier(4)
 
     def compile_slowly(function, options):
@@ -373,10 +376,10 @@ def test_threads_that_call_a_loop_together_make_one_function_of_numba(monkeypatc
         return loop(3)
 
     monkeypatch.setattr(numba_compiler, "compile_function", compile_slowly)
-    loop = CompiledLoop(abs)
+    loop = CompiledLoop(distance)
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(call, range(4))) == [3] * 4
-    assert made == [abs]
+    assert made == [distance]
 
 
 @settings(max_examples=4, deadline=None)

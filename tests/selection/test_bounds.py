@@ -158,18 +158,6 @@ def test_more_rows_have_the_first_bound_that_is_near(monkeypatch):
 
     for name, bound in bounds.BOUNDS.copy().items():
         monkeypatch.setitem(bounds.BOUNDS, name, partial(noted, name, bound))
-    X = np.random.default_rng(1).normal(size=(60, 2))
-    monkeypatch.setattr(bounds, "PROVED", 0.0)
-    lower_bound(searched(X, 5.0), X)
-    assert tried == ["one cluster", "prices of rows", "relaxation"]
-    tried.clear()
-    monkeypatch.setattr(bounds, "STEPS", 1e9)  # many pieces
-    assert lower_bound(searched(X, 5.0), X).method == "prices of rows"
-    assert tried == ["one cluster", "prices of rows"]
-    tried.clear()
-    monkeypatch.undo()
-    for name, bound in bounds.BOUNDS.copy().items():
-        monkeypatch.setitem(bounds.BOUNDS, name, partial(noted, name, bound))
     monkeypatch.setattr(bounds, "FEW_ROWS", 50)
     for columns, expected in ((2, "prices of rows"), (8, "relaxation")):
         X = blobs(60, columns)

@@ -48,21 +48,19 @@ class Band:
         """Whether entries outside of the band are left out."""
         return self.width < NARROW * len(self.ranks)
 
-    def solve(self, factor: csr_array, diagonal: Float64Array, right: Float64Array) -> Float64Array:
-        """Return the solution of (factor' factor + diagonal) x = right, (m,); `diagonal` is positive.
+    @property
+    def work(self) -> float:
+        """Return the work of a solution, about: products of two numbers."""
+        m = float(len(self.ranks))
+        return m * (self.width + 500.0) ** 2 if self.narrow else m**3
 
-        `factor` is (p, m), with entries at places of the columns.
-        """
-        if not self.narrow and len(right) > factor.shape[0]:
-            return _solve_by_columns(factor, diagonal, right)
+    def solve(self, matrix: csr_array, diagonal: Float64Array, right: Float64Array) -> Float64Array:
+        """Return the solution of (matrix + diagonal) x = right, (m,); both are positive."""
         if not self.narrow:
-            dense = factor.toarray()
-            whole = (
-                dense.T @ dense
-            )  # half the work of other products: BLAS knows that it is symmetric
+            whole = matrix.toarray()
             whole[np.diag_indices(len(right))] += diagonal
             return np.asarray(cho_solve(cho_factor(whole, overwrite_a=True), right))
-        found = csr_array(factor.T @ factor).tocoo()
+        found = matrix.tocoo()
         row, column = self.ranks[found.row], self.ranks[found.col]
         lower = row >= column
         bands = np.zeros((self.width + 1, len(right)))
@@ -70,23 +68,8 @@ class Band:
         bands[0, self.ranks] += diagonal
         given = np.empty_like(right)
         given[self.ranks] = right
-        lower_factor = cholesky_banded(bands, overwrite_ab=True, lower=True)
-        return np.asarray(cho_solve_banded((lower_factor, True), given)[self.ranks])
-
-
-def _solve_by_columns(
-    factor: csr_array, diagonal: Float64Array, right: Float64Array
-) -> Float64Array:
-    """Return the solution of (factor' factor + diagonal) x = right, (m,), by p equations for p < m columns.
-
-    This is the formula of Woodbury 1950.
-    """
-    scaled = factor.toarray() / np.sqrt(diagonal)
-    whole = scaled @ scaled.T
-    whole[np.diag_indices(len(whole))] += 1.0
-    given = right / np.sqrt(diagonal)
-    paid = cho_solve(cho_factor(whole, overwrite_a=True), scaled @ given)
-    return np.asarray((given - scaled.T @ paid) / np.sqrt(diagonal))
+        factor = cholesky_banded(bands, overwrite_ab=True, lower=True)
+        return np.asarray(cho_solve_banded((factor, True), given)[self.ranks])
 
 
 @dataclass(frozen=True)
@@ -131,11 +114,8 @@ class Program:
         kept = np.sort(np.argsort(self.slacks(x), kind="stable")[:most])
         return replace(self, columns=self.columns[kept], limits=self.limits[kept])
 
-    def inside(self, x: Float64Array, barrier: float) -> Float64Array:
-        """Return x moved towards `low` in the entries of the columns above their limits.
-
-        They get about the slack that they have at a central point.
-        """
+    def inside(self, x: Float64Array) -> Float64Array:
+        """Return x moved towards `low` in the entries of the columns above their limits."""
         x = np.clip(x, self.low, self.high - 1e-3 * (self.high - self.low))
         pointers, indices, values = self.columns.indptr, self.columns.indices, self.columns.data
         for _ in range(CORRECTIONS):
@@ -145,56 +125,46 @@ class Program:
                 which, factors = indices[entries], values[entries]
                 room = x[which] - self.low[which]
                 excess = factors @ x[which] - self.limits[column] + 2 * INSIDE * self.scale
-                share = max(0.0, 1.5 * excess + barrier) / (factors @ room + np.finfo(float).tiny)
+                share = max(0.0, 1.02 * excess) / (factors @ room + np.finfo(float).tiny)
                 x[which] -= min(share, 0.999) * room
             if not len(above):
                 break
         return x
 
-    def center(
-        self, x: Float64Array, barrier: float, most: int = NEWTON_STEPS
-    ) -> tuple[Float64Array, bool]:
+    def center(self, x: Float64Array, barrier: float) -> Float64Array:
         """Return a point near the greatest gains @ x + barrier * sum of logarithms of all slacks.
 
-        These are at most `most` steps of Newton's method from x, inside of all constraints; the second
-        value says whether more steps lead no further.
+        This is Newton's method from x, inside of all constraints.
         """
-        for _ in range(most):
-            step, decrement = self._newton(x, barrier)
+        band = self.band
+        for _ in range(NEWTON_STEPS):
+            step, decrement = self._newton(x, barrier, band)
             if not np.isfinite(decrement):
-                return x, True
+                break
             size = 1.0
             if decrement > CLOSE:
                 size = min(1.0, TO_THE_WALL * self._reach(x, step))
             while self._change(x, size * step, barrier) < 0 and size > 1e-9:
                 size /= 2
             if size <= 1e-9:
-                return x, True
+                break
             x = x + size * step
             if decrement < CLOSE:
-                return x, True
-        return x, False
-
-    @property
-    def work(self) -> float:
-        """Return the work of a step, about: products of two numbers."""
-        m = float(len(self.gains))
-        if self.band.narrow:
-            return m * (self.band.width + 500.0) ** 2
-        return m * min(m, len(self.limits)) ** 2
+                break
+        return x
 
     @cached_property
-    def band(self) -> Band:
+    def band(self) -> "Band":
         """Return the order of the entries that brings a column's near each other."""
         return Band.of(self.columns)
 
-    def _newton(self, x: Float64Array, barrier: float) -> tuple[Float64Array, float]:
+    def _newton(self, x: Float64Array, barrier: float, band: "Band") -> tuple[Float64Array, float]:
         """Return Newton's step and decrement."""
         slacks, above, below = self.slacks(x), self.high - x, x - self.low
         slope = self.gains / barrier - self.columns.T @ (1 / slacks) - 1 / above + 1 / below
-        factor = csr_array(diags_array(1 / slacks) @ self.columns)
+        curvature = csr_array(self.columns.T @ diags_array(slacks**-2) @ self.columns)
         try:
-            step = self.band.solve(factor, above**-2 + below**-2, slope)
+            step = band.solve(curvature, above**-2 + below**-2, slope)
         except (LinAlgError, ValueError):  # not positive definite to rounding, or not finite
             return slope, np.inf
         return step, float(np.sqrt(max(0.0, slope @ step)))

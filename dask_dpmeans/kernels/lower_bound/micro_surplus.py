@@ -144,15 +144,6 @@ class PricedMicroClusters(PricedRows):
         found: Float64Array = self.prices - (self.extents.means**2).sum(axis=1)
         return found
 
-    @property
-    def reach(self) -> Float64Array:
-        """(m,), how far from the mean of its rows a micro-cluster pays for a center at most."""
-        of_anchor = self.extents.farthest()
-        there = np.maximum(self.offsets + of_anchor, 0)
-        means = (self.extents.means**2).sum(axis=1)
-        found: Float64Array = np.sqrt(there) + np.sqrt(of_anchor) + np.sqrt(means)
-        return found * (1 + 1e-9)
-
     def paid(self) -> tuple[Float64Array, float]:
         """Return what the rows pay with their weights, (m,), and a lower bound of the sum."""
         extents, means = self.extents, self.weights * self.prices

@@ -25,31 +25,8 @@ DEEPEST = 1000
 NEAR_ENOUGH = 1e-9
 """Share of the greatest surplus by which its bound may be above it."""
 ASCENT_STEPS = 60
-TOGETHER = 16
-"""Points whose rows are looked for together, or more of them if there are few rows."""
 PER_BOX = ("middles", "halves", "constants", "linear", "weights", "bounds")
 """Fields of `Boxes` with a value for each box."""
-
-
-def split_cells(rows: Float64Array, labels: IndexArray, height: float) -> IndexArray:
-    """Return cells of at most `height` rows of one label, (n,), by halves along the widest column."""
-    cells, found = np.empty(len(rows), np.intp), 0
-    order = np.argsort(labels, kind="stable")
-    stack = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    while stack:
-        which = stack.pop()
-        widths = np.ptp(rows[which], axis=0)
-        if len(which) <= max(1.0, height) or widths.max() == 0:
-            cells[which], found = found, found + 1
-            continue
-        which = which[np.argsort(rows[which, widths.argmax()], kind="stable")]
-        stack += [which[: len(which) // 2], which[len(which) // 2 :]]
-    return cells
-
-
-def squares(offsets: Float64Array) -> Float64Array:
-    """Return squared lengths, (n,), of offsets, (n, d)."""
-    return np.asarray(np.einsum("ij,ij->i", offsets, offsets))
 
 
 @dataclass(frozen=True)
@@ -68,7 +45,7 @@ class PricedRows:
 
     def margins(self, points: Float64Array) -> Iterator[tuple[slice, Float64Array]]:
         """Yield price minus squared distance, (points, n), for some points at a time."""
-        height = max(1, ENTRIES // max(1, len(self.rows)))
+        height = max(1, ENTRIES // len(self.rows))
         for start in range(0, len(points), height):
             some = slice(start, start + height)
             squared = np.zeros((len(points[some]), len(self.rows)))
@@ -101,32 +78,11 @@ class PricedRows:
         """Return what each row pays at each point, (p, n), and how fast it rises with its price."""
         return np.maximum(margins, 0), (margins > 0).astype(np.float64)
 
-    @property
-    def reach(self) -> Float64Array:
-        """(n,), how far from itself a row pays for a center at most."""
-        return np.sqrt(np.maximum(self.prices, 0)) * (1 + 1e-9)
-
-    def nearby(self, points: Float64Array) -> Iterator[tuple[IndexArray, IndexArray, Float64Array]]:
-        """Yield points near each other, (p,), all rows that pay for one of them, (m,), and the margins, (p, m)."""
-        reach = self.reach
-        together = max(TOGETHER, ENTRIES // len(self.rows))
-        groups = split_cells(points, np.zeros(len(points), np.intp), together)
-        order = np.argsort(groups, kind="stable")
-        for some in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            low, high = points[some].min(axis=0), points[some].max(axis=0)
-            near = np.ones(len(self.rows), bool)
-            for column, start, end in zip(self.rows.T, low, high, strict=True):
-                near &= (column >= start - reach) & (column <= end + reach)
-            which = np.flatnonzero(near)
-            for part, margins in self[which].margins(points[some]):
-                yield some[part], which, margins
-
     def surplus(self, points: Float64Array) -> Float64Array:
         """Return the surplus of centers at points, (p, d)."""
         found = np.empty(len(points))
-        for some, rows, margins in self.nearby(points):
-            near = self[rows]
-            found[some] = near.payments(margins, points[some])[0] @ near.weights
+        for some, margins in self.margins(points):
+            found[some] = self.payments(margins, points[some])[0] @ self.weights
         return found
 
     def ascend(self, points: Float64Array) -> Float64Array:
@@ -136,16 +92,14 @@ class PricedRows:
         """
         points, moving = points.copy(), np.arange(len(points))
         for _ in range(ASCENT_STEPS):
-            before, which = np.unique(points[moving], axis=0, return_inverse=True)
+            before = points[moving]
             means = before.copy()
-            for some, rows, margins in self.nearby(before):
-                paying = np.where(margins > 0, self.weights[rows], 0.0)
+            for some, margins in self.margins(before):
+                paying = np.where(margins > 0, self.weights, 0.0)
                 weights = paying.sum(axis=1, keepdims=True)
-                found = before[some]
-                np.divide(paying @ self.rows[rows], weights, out=found, where=weights > 0)
-                means[some] = found
-            points[moving] = means[which.ravel()]
-            moving = moving[(means != before).any(axis=1)[which.ravel()]]
+                np.divide(paying @ self.rows, weights, out=means[some], where=weights > 0)
+            points[moving] = means
+            moving = moving[(means != before).any(axis=1)]
             if not len(moving):
                 break
         return points
@@ -176,8 +130,8 @@ class PricedRows:
         is quadratic too.
         """
         reach = np.abs(self.rows - middles)
-        most = self.prices - squares(np.maximum(reach - halves, 0))
-        least = self.prices - squares(reach + halves)
+        most = self.prices - (np.maximum(reach - halves, 0) ** 2).sum(axis=1)
+        least = self.prices - ((reach + halves) ** 2).sum(axis=1)
         between = (most > 0) & (least < 0)
         slopes = most / np.where(between, most - least, 1.0)
         constants = -slopes * np.minimum(least, 0)
@@ -282,7 +236,7 @@ class Boxes:
         """Return the boxes with bounds, decided rows in their sums, and the surplus of the middles."""
         of_pairs = priced[self.rows]
         offsets = of_pairs.rows - self.middles[self.boxes]
-        margins = of_pairs.prices - squares(offsets)
+        margins = of_pairs.prices - (offsets**2).sum(axis=1)
         found = of_pairs.judge(self.middles[self.boxes], self.halves[self.boxes], margins)
         decided, between, weights = found.decided, found.between, of_pairs.weights
         everywhere = self._with(decided, weights, weights * margins, offsets)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.lazy import LazyModule
 
+optimize = LazyModule("scipy.optimize")
 NEAR = 0.8
 """A column has one mode if its distribution is nowhere farther than this, over the root of the rows, from
 the nearest with one mode.  Of 300 draws each of 50 to 6,000 normal, exponential, lognormal, gamma and t
@@ -62,9 +63,9 @@ def _with_mode(values: Float64Array, shares: Float64Array, mode: int) -> Float64
     density = np.diff(shares) / widths
     rising, falling = density[:mode], density[mode:]
     if len(rising):
-        rising = isotonic_regression(rising, weights=widths[:mode]).x
+        rising = optimize.isotonic_regression(rising, weights=widths[:mode]).x
     if len(falling):
-        falling = isotonic_regression(falling, weights=widths[mode:], increasing=False).x
+        falling = optimize.isotonic_regression(falling, weights=widths[mode:], increasing=False).x
     found = np.append(0.0, np.cumsum(np.append(rising, falling) * widths))
     return np.asarray(found / found[-1])
 

@@ -164,7 +164,7 @@ def proved_gap(method: "Method", source: Source, state: State) -> float:
         )
     gathered = source.fold(Gather(), name="gather")
     data = gathered.rows, gathered.weights, method.penalty
-    found = replace(clusters_at(*data, state.centers, source), enough=method.gap_tol or 0.0)
+    found = clusters_at(*data, state.centers, source)
     bound, _ = highest(found, FEW_ROWS)
     return max(0.0, found.objective / bound.value - 1)
 

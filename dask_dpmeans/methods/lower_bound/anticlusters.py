@@ -44,14 +44,10 @@ class Piece:
     """The objective of some partition of these rows."""
     work: float
     """Most work of the bound: see `relaxed_bound`."""
-    known: float
-    """A bound to pass, if this is the only piece; 0 if there is none."""
 
     def __call__(self, shared: None = None) -> float:
         """Return a lower bound on the objective of every partition of the piece."""
-        return relaxed_bound(
-            self.rows, self.weights, self.penalty, self.upper, self.work, self.known
-        )
+        return relaxed_bound(self.rows, self.weights, self.penalty, self.upper, self.work)
 
 
 def pieces_bound(pieces: list[Piece], source: Source) -> float:
@@ -60,7 +56,7 @@ def pieces_bound(pieces: list[Piece], source: Source) -> float:
     The pieces are bounded side by side if the source has workers.  If it keeps checkpoints, a call
     that was stopped goes on.
     """
-    told = [tuple(vars(each).values()) for each in pieces]
+    told = [(each.rows, each.weights, each.penalty, each.upper, each.work) for each in pieces]
     with Checkpoint.of(source, Piece, SAVED, told) as checkpoint:
         found: list[float] = checkpoint.restore(lambda values: values["bounds"].tolist()) or []
         while len(found) < len(pieces):
@@ -76,7 +72,6 @@ def split_rows(
     labels: IndexArray,
     n_pieces: int,
     work: float,
-    known: float = 0.0,
 ) -> list[Piece]:
     """Return the pieces of rows, whose bounds add up to a bound of all rows.
 
@@ -88,7 +83,6 @@ def split_rows(
     labels : (n,), clusters of a good partition; any labels give a bound
     n_pieces : 1 <= n_pieces <= n
     work : most work of the bounds of all pieces
-    known : a bound of all rows; the bound of a single piece may end early if it does not pass it
     """
     split, share = anticlusters(rows, weights, labels, n_pieces), penalty
     if n_pieces > 1:
@@ -98,7 +92,7 @@ def split_rows(
         there = split == piece
         part = rows[there], weights[there], share
         upper = _objective(*part, labels[there])
-        found.append(Piece(*part, upper, work / n_pieces, known if n_pieces == 1 else 0.0))
+        found.append(Piece(*part, upper, work / n_pieces))
     return found
 
 

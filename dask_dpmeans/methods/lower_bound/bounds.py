@@ -17,7 +17,6 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.lower_bound.anticlusters import pieces_bound, split_rows
 from dask_dpmeans.methods.lower_bound.row_prices import (
-    LEAST_GAP,
     LEAST_PENALTY,
     MOST_AXES,
     NOTHING,
@@ -27,17 +26,11 @@ from dask_dpmeans.methods.lower_bound.row_prices import (
 
 PRICES = "prices of rows"
 FEW_ROWS = 1500
-"""Of up to so many rows bounds are tried until one is within `PROVED`, of more until one is within `NEAR`.
-
-In up to `MOST_AXES` columns they are tried if a single piece has all rows: the best prices are no lower
-than a relaxation but for its branches, and than pieces.
-"""
+"""Of up to so many rows bounds are tried until one is within `PROVED`, of more until one is within `NEAR`."""
 NEAR = 0.05
 """A bound this near to the lowest objective known, over the bound, is the last of more rows: others take minutes."""
 PROVED = 1e-6
 """A bound this near to the lowest objective known, over the bound, is the last of few rows."""
-ROUNDED = 0.99
-"""Share of the gap asked for that prices aim at: units and axes round it a little."""
 RELAXED_ROWS = 2**17
 """More rows have no bound by relaxation, which takes some 10 ms of a processor for each."""
 WORK, WORK_OF_ROW = 3 * 2**34, 2e7
@@ -64,8 +57,6 @@ class Fitted:
     objective: float
     source: Source
     """Whose workers bound pieces side by side, and whose checkpoints save their bounds."""
-    enough: float = 0.0
-    """A gap, over the bound, of which no smaller one is needed."""
 
     def cluster_gaps(self, paid: Float64Array) -> tuple[float, ...]:
         """Return what each cluster costs less what its rows pay, (n,): never below 0 but by rounding."""
@@ -79,26 +70,15 @@ class Fitted:
     def prices(self, known: float) -> PricesBound:
         """Return the bound by prices of rows, if it can be higher than a known one."""
         data = self.rows, self.weights, self.penalty
-        return prices_bound(
-            *data, self.objective, self.centers, known, max(LEAST_GAP, ROUNDED * self.enough)
-        )
+        return prices_bound(*data, self.objective, self.centers, known)
 
-    def relaxation(self, known: float) -> PricesBound:
-        """Return the bound by relaxations of pieces of the rows; one piece may end early below a known bound."""
+    def relaxation(self, _: float) -> PricesBound:
+        """Return the bound by relaxations of pieces of the rows."""
+        n = len(self.rows)
+        work = max(WORK, WORK_OF_ROW * n)
+        n_pieces = math.ceil(math.sqrt(STEPS * n**3 / work))
         data = self.rows, self.weights, self.penalty, self.labels
-        known = known if known > self.penalty else 0.0
-        pieces = split_rows(*data, self.n_pieces, self.work, known)
-        return PricesBound(pieces_bound(pieces, self.source))
-
-    @property
-    def work(self) -> float:
-        """Return the most work of relaxations."""
-        return max(WORK, WORK_OF_ROW * len(self.rows))
-
-    @property
-    def n_pieces(self) -> int:
-        """Return the number of pieces for relaxations."""
-        return math.ceil(math.sqrt(STEPS * len(self.rows) ** 3 / self.work))
+        return PricesBound(pieces_bound(split_rows(*data, n_pieces, work), self.source))
 
 
 BOUNDS: dict[str, Callable[[Fitted, float], PricesBound]] = {
@@ -126,8 +106,7 @@ def highest(fitted: Fitted, relaxed_rows: float = math.inf) -> tuple[PricesBound
     More than `relaxed_rows` rows, or than `RELAXED_ROWS`, have no bound by relaxation.
     """
     best, method, (n, d) = NOTHING, "none", fitted.rows.shape
-    few = fitted.n_pieces == 1 if d <= MOST_AXES else n <= FEW_ROWS
-    enough = max(fitted.enough, PROVED if few else NEAR)
+    enough = PROVED if n <= FEW_ROWS else NEAR
     names = [
         name for name in BOUNDS if name != "relaxation" or n <= min(relaxed_rows, RELAXED_ROWS)
     ]

@@ -23,12 +23,7 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.lower_bound.barrier import Program
 from dask_dpmeans.kernels.lower_bound.main_axes import MainAxes
 from dask_dpmeans.kernels.lower_bound.micro_surplus import Extents, MicroRows, PricedMicroClusters
-from dask_dpmeans.kernels.lower_bound.surplus import (
-    EPSILON,
-    PricedRows,
-    greatest_surplus,
-    split_cells,
-)
+from dask_dpmeans.kernels.lower_bound.surplus import EPSILON, PricedRows, greatest_surplus
 from dask_dpmeans.kernels.moments import total
 
 CELLS = 600
@@ -47,11 +42,9 @@ TINY = 1e-60
 LEAST_PENALTY = 1e-290
 """Lower penalties have no bound but themselves: numbers near the least ones are rounded by far more than
 `EPSILON`, perhaps to a bound above the optimum."""
-FEW_STEPS = 8
-"""Newton steps between two searches for new columns: 15 of them lead no farther before all are known."""
 ROUNDS = 200
 MOST_WORK = 2.0**40
-"""Products of two numbers in all steps of the program: 100 steps of 2,200 cells and as many columns."""
+"""Cubes of numbers of cells, of which each central point counts as ten: 10 points of 2,200 cells."""
 COLUMNS_A_ROUND = 100
 STARTS = 100
 """Rows at which new columns are sought, beside all centers."""
@@ -62,12 +55,10 @@ MOST_AXES = 4
 """Boxes of more dimensions would be too many."""
 GOALS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 """Shares of the objective by which the program may miss its optimum; the last for cells of one row."""
-LEAST_GAP = 1e-7
-"""A gap that is small enough to stop, over the bound."""
-GOAL_OF_CELLS = 1e-4
+PROVED = 1e-7
+"""A gap that is small enough to stop, over the objective."""
+GOAL_OF_CELLS = 3e-4
 """The last goal for cells of several rows: the optimum of cells is about 1e-4 below the optimum of rows."""
-LITTLE = 1e-3
-"""A goal below this share of the gap is the last: lower goals gain no more than that."""
 REPAIRS = 5
 """Bounds of the surplus for each goal, each with new columns where the last one was too high."""
 
@@ -85,10 +76,7 @@ class PricesBound:
     """
 
 
-SETTINGS = (
-    *(CELLS, CELLS_PER_CLUSTER, MOST_CELLS, SUMMARY, MOST_PAIRS, MOST_WORK, FEW_STEPS, ROUNDS),
-    *(GOALS, GOAL_OF_CELLS, LITTLE, REPAIRS),
-)
+SETTINGS = CELLS, CELLS_PER_CLUSTER, MOST_CELLS, SUMMARY, MOST_PAIRS, ROUNDS, GOALS, REPAIRS
 """What a search for prices goes by: a checkpoint of others begins anew."""
 NOTHING = PricesBound(0.0)
 PROGRESS = "pairs", "settled", "rounds", "repairs"
@@ -125,18 +113,17 @@ class Payers:
         """Return the column and the limit of the rows that pay at each point, (p, d), without repeats."""
         priced = self.price(offsets)
         columns, limits, seen = [], [], set()
-        for some, rows, margins in priced.nearby(points):
-            for values, shares in zip(*priced[rows].payments(margins, points[some]), strict=True):
-                there = shares > 0
-                paying, rises = rows[there], shares[there]
-                key = paying.tobytes() + rises.tobytes()
+        for some, margins in priced.margins(points):
+            for values, shares in zip(*priced.payments(margins, points[some]), strict=True):
+                paying = np.flatnonzero(shares > 0)
+                key = paying.tobytes() + shares[paying].tobytes()
                 if key in seen:
                     continue
                 seen.add(key)
                 cells, weights = self.cells[paying], self.weights[paying]
-                rises = weights * rises
+                rises = weights * shares[paying]
                 columns.append(csr_array(total(cells, rises, len(offsets))[np.newaxis]))
-                limits.append(penalty + float(rises @ offsets[cells] - weights @ values[there]))
+                limits.append(penalty + float(rises @ offsets[cells] - weights @ values[paying]))
         return vstack(columns, format="csr"), np.array(limits)
 
     def merge(self, most: int) -> "Payers":
@@ -153,6 +140,22 @@ class Payers:
         cells[groups] = self.cells
         nearest = total(groups, self.weights * beyond, n_groups) / weights
         return Payers(rows, weights, nearest, cells)
+
+
+def split_cells(rows: Float64Array, labels: IndexArray, height: float) -> IndexArray:
+    """Return cells of at most `height` rows of one label, (n,), by halves along the widest column."""
+    cells, found = np.empty(len(rows), np.intp), 0
+    order = np.argsort(labels, kind="stable")
+    stack = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    while stack:
+        which = stack.pop()
+        widths = np.ptp(rows[which], axis=0)
+        if len(which) <= max(1.0, height) or widths.max() == 0:
+            cells[which], found = found, found + 1
+            continue
+        which = which[np.argsort(rows[which, widths.argmax()], kind="stable")]
+        stack += [which[: len(which) // 2], which[len(which) // 2 :]]
+    return cells
 
 
 @dataclass(frozen=True)
@@ -176,23 +179,18 @@ class Pricing:
     work: float = MOST_WORK
     """What is left of it; what is known is proved at the end."""
 
-    def center(self, goal: float) -> tuple["Pricing", bool]:
-        """Return prices after steps to those whose sum is about `goal` below the best ones for the known columns.
-
-        The second value says whether they are there.
-        """
+    def center(self, goal: float) -> "Pricing":
+        """Return prices whose sum is about `goal` below the best ones for the known columns."""
         barrier = goal / self.program.constraints
-        inside = self.program.inside(self.offsets, barrier)
-        offsets, there = self.program.center(inside, barrier, FEW_STEPS)
-        work = self.work - FEW_STEPS * self.program.work
-        return replace(self, offsets=offsets, work=work), there
+        offsets = self.program.center(self.program.inside(self.offsets), barrier)
+        return replace(self, offsets=offsets, work=self.work - 10 * self.program.band.work)
 
     def settle(self, goal: float) -> tuple["Pricing", bool]:
         """Return such prices, and whether no column was missing; the best missing ones are added."""
-        centered, there = self.center(goal)
+        centered = self.center(goal)
         points = centered.open_centers(np.concatenate([centered.starts, centered.recent]))
         if not len(points) or centered.work <= 0:
-            return centered, there or centered.work <= 0
+            return centered, True
         return centered.with_columns(centered.merged, points[:COLUMNS_A_ROUND]), False
 
     def open_centers(self, points: Float64Array) -> Float64Array:
@@ -289,8 +287,6 @@ class Proof:
     pricing: Pricing
     upper: float
     """About the objective."""
-    enough: float
-    """A gap, over the bound, at which the search is over."""
     goals: tuple[float, ...]
     """Goals that are not reached, over `upper`; none: the search is over."""
     pairs: int
@@ -303,11 +299,11 @@ class Proof:
     repairs: int = 0
 
     @classmethod
-    def begin(cls, pricing: Pricing, upper: float, enough: float) -> "Proof":
+    def begin(cls, pricing: Pricing, upper: float) -> "Proof":
         """Return a search before its first round."""
         last = GOALS[-1] if len(pricing.payers.rows) <= CELLS else GOAL_OF_CELLS
         goals = tuple(max(goal, last) for goal in GOALS if goal * 3 > last)
-        return cls(pricing, upper, enough, goals, MOST_PAIRS)
+        return cls(pricing, upper, goals, MOST_PAIRS)
 
     def next(self) -> "Proof":
         """Return the search after a round of new columns, or after its prices are proved."""
@@ -321,21 +317,15 @@ class Proof:
         bound, points, looked_at = self.pricing.prove(self.pairs // 2)
         best = max(self.best, bound, key=lambda each: each.value)
         after = replace(self, best=best, pairs=self.pairs - looked_at)
-        if not len(points) and 0 < goal * best.value < LITTLE * (self.upper - best.value):
-            return replace(after, goals=())
-        if not len(points) or after.over:
+        if not len(points) or min(after.pairs, self.pricing.work) <= 0:
             return after._next_goal()
         repaired = self.pricing.with_opened(points)
         return replace(after, pricing=repaired, settled=False, rounds=0, repairs=self.repairs + 1)
 
-    @property
-    def over(self) -> bool:
-        """Whether the bound is near enough, or no work is left."""
-        near = self.best.value * (1 + self.enough) > self.upper
-        return near or min(self.pairs, self.pricing.work) <= 0
-
     def _next_goal(self) -> "Proof":
-        goals = () if self.over else self.goals[1:]
+        over = min(self.pairs, self.pricing.work) <= 0
+        over |= self.best.value > (1 - PROVED) * self.upper
+        goals = () if over else self.goals[1:]
         return replace(self, goals=goals, settled=False, rounds=0, repairs=0)
 
     def values(self) -> Arrays:
@@ -378,16 +368,13 @@ class Proof:
         return replace(self, pricing=pricing, goals=goals, best=best, **progress)
 
 
-def best_prices(
-    pricing: Pricing, upper: float, checkpoint: Checkpoint, enough: float = LEAST_GAP
-) -> PricesBound:
+def best_prices(pricing: Pricing, upper: float, checkpoint: Checkpoint) -> PricesBound:
     """Return the best bound that the search for prices proves; `upper` is about the objective.
 
-    The search is over once their gap, over the bound, is below `enough`.
     The checkpoint is of the same rows, penalty and centers.
     """
     with checkpoint:
-        proof = Proof.begin(pricing, upper, enough)
+        proof = Proof.begin(pricing, upper)
         proof = checkpoint.restore(proof.at) or proof
         while proof.goals:
             proof = proof.next()
@@ -402,7 +389,6 @@ def prices_bound(
     upper: float,
     centers: Float64Array,
     known: float = 0.0,
-    enough: float = LEAST_GAP,
 ) -> PricesBound:
     """Return a lower bound of inertia + penalty * k of any clusters, rounding included.
 
@@ -417,7 +403,6 @@ def prices_bound(
     upper : objective of some clusters of these rows
     centers : (k, d), k > 0, good centers; the bound is true for any, and near only for these
     known : a bound; if projected rows cannot have a higher one, no prices are sought
-    enough : a gap, over the bound, at which the search is over
 
     Returns
     -------
@@ -435,7 +420,7 @@ def prices_bound(
         if on_axes.bound(_cost(on_axes, points), upper) <= known:
             return least
         pricing = first_pricing(on_axes.rows, on_axes.weights, on_axes.penalty, points)
-        found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""), enough)
+        found = best_prices(pricing, upper * on_axes.unit, Checkpoint(None, ""))
     value = on_axes.bound(found.value, upper)
     if value <= penalty or found.paid is None or on_axes.rest > 0:
         return PricesBound(max(penalty, value))

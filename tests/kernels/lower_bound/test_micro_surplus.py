@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.kernels.lower_bound import surplus
 from dask_dpmeans.kernels.lower_bound.micro_surplus import (
     Extents,
     MicroRows,
@@ -65,21 +64,6 @@ def test_the_surplus_of_points_is_never_below_what_the_rows_pay(seed, spread):
     assert (true <= found + 1e-9).all()
     if spread == 0:
         np.testing.assert_allclose(found, true, atol=1e-4)
-
-
-@given(seeds, SPREADS)
-def test_rows_of_micro_clusters_far_away_pay_nothing(seed, spread):
-    priced, _ = drawn(seed, spread)
-    points = np.random.default_rng(seed).uniform(-4, 4, (40, priced.rows.shape[1]))
-    ((_, margins),) = priced.margins(points)
-    values, shares = priced.payments(margins, points)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surplus, "ENTRIES", 1)
-        patch.setattr(surplus, "TOGETHER", 1)
-        for some, rows, _ in priced.nearby(points):
-            far = np.delete(np.arange(len(priced.rows)), rows)
-            assert not values[np.ix_(some, far)].any()
-            assert not shares[np.ix_(some, far)].any()
 
 
 @given(seeds, SPREADS, st.sampled_from([300, 10**5]))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from optimum import subsets
 from strategies import seeds
 
-from dask_dpmeans.kernels.lower_bound import surplus
 from dask_dpmeans.kernels.lower_bound.surplus import PricedRows, greatest_surplus, whole_space
 
 KINDS = st.sampled_from(["clouds", "grid", "far", "same", "line"])
@@ -74,25 +73,6 @@ def test_the_surplus_never_falls_on_the_way_up(seed, kind):
     priced = drawn(seed, kind)
     before = priced.surplus(priced.rows)
     assert (priced.surplus(priced.ascend(priced.rows)) >= before * (1 - 1e-9) - 1e-9).all()
-
-
-@given(seeds, KINDS)
-def test_rows_near_some_points_are_all_rows_that_pay_for_them(seed, kind):
-    priced = drawn(seed, kind)
-    points = np.random.default_rng(seed).normal(0, 4, (40, priced.rows.shape[1]))
-    points += priced.rows.mean(axis=0)
-    expected, found = np.zeros((40, len(priced.rows))), np.zeros((40, len(priced.rows)))
-    for some, margins in priced.margins(points):
-        expected[some] = np.maximum(margins, 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surplus, "ENTRIES", 1)
-        patch.setattr(surplus, "TOGETHER", 3)
-        groups = list(priced.nearby(points))
-    for some, rows, margins in groups:
-        found[np.ix_(some, rows)] = np.maximum(margins, 0)
-    np.testing.assert_array_equal(found, expected)
-    assert len(groups) > 10
-    assert sum(len(some) for some, _, _ in groups) == 40
 
 
 @given(seeds, KINDS, st.integers(1, 6))

@@ -305,7 +305,7 @@ def test_evidence_is_that_of_the_definition(seed: int) -> None:
 
     mine, drawn, wanted = figures(given), [], 0.0
     for number in range(CLOUDS):
-        cloud = given._cloud(k, number)
+        cloud = given._cloud(given._clouds, k, number)
         assert len(cloud.rows) == 80
         drawn.append(figures(cloud))
         if len(drawn) >= FEWEST_CLOUDS:
@@ -324,7 +324,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
     rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     weights = rng.integers(1, 3, n)
     given = summary_rows(rows, weights)
-    cloud = given._cloud(2, 0).rows
+    cloud = given._cloud(given._clouds, 2, 0).rows
     assert len(cloud) == min(weights.sum(), 2**10)
     variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))[::-1]
     kept = cloud.shape[1]
@@ -336,7 +336,8 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
 
 def test_clouds_are_uniform() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 3)) * [5.0, 2.0, 1.0]
-    cloud = summary_rows(rows)._cloud(2, 0).rows
+    given = summary_rows(rows)
+    cloud = given._cloud(given._clouds, 2, 0).rows
     for column in cloud.T:
         assert kstest(column, uniform(column.min(), np.ptp(column)).cdf).pvalue > 0.01
 

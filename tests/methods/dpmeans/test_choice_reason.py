@@ -36,7 +36,8 @@ def choice(
         (
             choice(ONE, FIVE, evidence=1.25),
             "1 cluster. The best division is into 5, but rows without clusters, spread evenly in "
-            "the same directions, divide about as well: the evidence is 1.2, and 3.0 is needed.",
+            "the same directions or with columns as skewed, divide about as well: the evidence is 1.2, "
+            "and 3.0 is needed.",
         ),
         (choice(ONE, tried=1, rows=1), "1 cluster, because all rows are equal."),
         (choice(ONE, rows=3), "1 cluster, because too few rows differ for more."),

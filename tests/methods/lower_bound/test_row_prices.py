@@ -196,16 +196,6 @@ def test_every_center_and_every_point_that_rows_would_open_is_a_column():
     assert len(found.program.limits) == 144 + 144
 
 
-def test_prices_that_are_near_enough_are_the_last():
-    rows = np.random.default_rng(0).normal(size=(300, 2))
-    model = DPMeans(15.0, search=True, random_state=0).fit(rows)
-    given = rows, np.ones(300), 15.0, model.objective_, model.cluster_centers_
-    whole = prices_bound(*given).value
-    for enough in (0.3, 0.03):
-        found = prices_bound(*given, enough=enough).value
-        assert model.objective_ / (1 + enough) < found < whole
-
-
 def test_prices_are_not_sought_only_where_they_cannot_prove_more(monkeypatch):
     """Six columns, whose bound is at most the objective of the four main axes, and of the others."""
     sought = []

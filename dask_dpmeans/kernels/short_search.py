@@ -5,9 +5,7 @@ k-means++), while one saves half the price of a cluster.  Then rows move one by 
 merge while that gains.  Centers are columns here, (d, k).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +79,7 @@ class FewRows:
         seconds, centers = known or (np.zeros(len(labels)), np.empty((self.rows.shape[1], 0)))
         given = self.rows, self.weights, labels, seconds, centers, self.penalty, self.most
         work = MOVING * k * self.rows.size
-        if self._pays(settle_compiled, given, 0, ahead=max(1, self.searches) * work):
+        if pays(settle_compiled, given, 0, ahead=max(1, self.searches) * work):
             return Partition(*settle_compiled(*given), labels)
         room, passes, merged = 2 * k + SPARE, 0, True
         rule = LinearPrice(self.penalty), SquaredEuclidean(), np.inf
@@ -101,15 +99,6 @@ class FewRows:
         objective = float(np.add.accumulate(costs)[-1]) + self.penalty * k
         means = np.ascontiguousarray(centers[:, counts > 0])
         return Partition(means, objective, passes, (np.cumsum(counts > 0) - 1)[labels])
-
-    def _pays(
-        self, loop: Callable[..., Any], given: tuple[Any, ...], work: int, ahead: int
-    ) -> bool:
-        """Return `pays`, which is not asked again once a loop pays: arguments stay of one kind."""
-        known = vars(self)
-        if loop not in known.get("paying", ()) and pays(loop, given, work, ahead=ahead):
-            known["paying"] = (*known.get("paying", ()), loop)
-        return loop in known.get("paying", ())
 
     def _means(
         self, labels: Int64Array, room: int
@@ -173,7 +162,7 @@ class FewRows:
         """Return the end of a search from a crossover; see `cross` for the draws."""
         given = self.rows, self.weights, one.centers, two.centers, one.labels, draws
         work = 16 * one.centers.shape[1] * self.rows.size
-        if self._pays(cross_compiled, given, work, ahead=self.searches * work):
+        if pays(cross_compiled, given, work, ahead=self.searches * work):
             labels, *known = cross_compiled(*given)
             return self.settle(labels, (known[0], known[1]))
         return self.settle(self.cross(one, two, draws))

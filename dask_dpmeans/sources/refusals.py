@@ -182,7 +182,7 @@ def _not_in_group(folder: Path, rest: str) -> str | None:
 
 
 def _members_of(group: "zarr.Group") -> "dict[str, zarr.Array[Any] | zarr.Group]":
-    """Return the arrays and groups in a group, sorted; those of a run without its digests."""
+    """Return the arrays and groups in a group, sorted; a run is listed without its digests."""
     members = sorted(group.members(max_depth=2))
     if arrays.MARKER not in group.attrs:
         return dict(members)

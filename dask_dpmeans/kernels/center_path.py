@@ -419,7 +419,7 @@ class CompiledClusters(Clusters):
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        walk(*self._all, k, 0, 0)
+        walk(*self._all, k, 0, 1)
 
     def grow(self, k: int, several: bool = False) -> list[Step]:
         """Halve the cluster that gains most, and refine, `several` times at once.

@@ -405,42 +405,15 @@ def _cheapest_pair(
 
 
 @compile_part
-def _restore(
-    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int
-) -> None:
-    """Give the rows to the k centers as they are."""
-    state[6][0][:] = -np.inf
+def _restore(data: Data, state: State, lists: Lists, marks: Marks, k: int) -> None:
+    """Make the k centers, as they are, ready for rows to go to."""
+    known = state[6][0]
+    for i in range(known.shape[0]):
+        for column in range(known.shape[1]):
+            known[i, column] = -np.inf
     _guess_labels(data[0], state[0], state[4], lists, k)
     for c in range(k):
         marks[0][c] = True
-    _refine(data, state, lists, marks, buffers, (k, 0, False), 0)
-
-
-@compile_part
-def _move(
-    data: Data,
-    state: State,
-    lists: Lists,
-    marks: Marks,
-    buffers: Buffers,
-    k: int,
-    m: int,
-    old: int,
-    new: int,
-) -> int:
-    """Move the first m rows that are listed from one of k clusters to another, and refine.
-
-    Return the number of clusters with rows.
-    """
-    gains, labels, counts, (moved, changed, _) = state[3], state[4], lists[2], marks
-    for row in range(m):
-        labels[buffers[0][row]] = new
-    for c in range(k):
-        moved[c] = changed[c] = False
-    moved[old], moved[new] = m < counts[old], m + counts[new] > 0
-    changed[old] = changed[new] = True
-    gains[old] = gains[new] = -1.0
-    return _refine(data, state, lists, marks, buffers, (k, m, counts[new] > 0), LLOYD_STEPS)
 
 
 @compile_part
@@ -461,34 +434,59 @@ def _best_halved(data: Data, state: State, lists: Lists, halves: Halves, k: int)
 
 
 @compile_part
-def _grow(
-    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, halves: Halves, k: int
-) -> tuple[int, int]:
-    """Compiled twin of `Clusters.grow`."""
+def _open(state: State, lists: Lists, halves: Halves, leaving: Int64Array, best: int, k: int) -> int:
+    """Open cluster k for the rows that leave a halved one, (n,), and return how many they are."""
     centers, (known, _, columns), (pool, starts, counts, _, _) = state[0], state[6], lists
-    best = _best_halved(data, state, lists, halves, k)
-    if best < 0:
-        return k, best
     m: int = ZERO
     for place in range(starts[best], starts[best] + counts[best]):
-        buffers[0][m] = pool[place]
+        leaving[m] = pool[place]
         m += halves[0][pool[place]]
     for j in range(centers.shape[1]):
         centers[k, j] = centers[best, j]
     starts[k] = counts[k] = 0
     if known.shape[1]:
-        known[:, columns[k]] = -np.inf
-    return _move(data, state, lists, marks, buffers, k + 1, m, best, k), best
+        for i in range(len(known)):
+            known[i, columns[k]] = -np.inf
+    return m
 
 
 @compile_part
-def _shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
-    """Compiled twin of `Clusters.shrink`."""
+def _list_rows(lists: Lists, c: int, leaving: Int64Array) -> int:
+    """List the rows of a cluster in `leaving`, (n,), and return how many they are."""
     pool, starts, counts, _, _ = lists
-    p, q = _cheapest_pair(state[0], state[1], data[2], k)
-    for row in range(counts[q]):
-        buffers[0][row] = pool[starts[q] + row]
-    return _move(data, state, lists, marks, buffers, k, counts[q], q, p)
+    for row in range(counts[c]):
+        leaving[row] = pool[starts[c] + row]
+    return counts[c]
+
+
+@compile_part
+def _move(
+    state: State, lists: Lists, marks: Marks, leaving: Int64Array, k: int, move: tuple[int, int, int]
+) -> None:
+    """Give the first rows that leave, (n,), other labels.
+
+    `move` are their number, and from which of k clusters to which they move.
+    """
+    gains, labels, counts, (moved, changed, _) = state[3], state[4], lists[2], marks
+    m, old, new = move
+    for row in range(m):
+        labels[leaving[row]] = new
+    for c in range(k):
+        moved[c] = changed[c] = False
+    moved[old], moved[new] = m < counts[old], m + counts[new] > 0
+    changed[old] = changed[new] = True
+    gains[old] = gains[new] = -1.0
+
+
+@compile_part
+def _note(state: State, taken: Taken, step: int, k: int, halved: int) -> None:
+    """Note the k clusters after a step, and the cluster that was halved."""
+    numbers, centers, errors = taken
+    numbers[step, 0], numbers[step, 1] = k, halved
+    for c in range(k):
+        errors[step, c] = state[2][c]
+        for j in range(centers.shape[2]):
+            centers[step, c, j] = state[0][c, j]
 
 
 @compile_loop
@@ -509,20 +507,25 @@ def walk(
     Return how many were taken.  The way is 1 or -1, or 0 to give the rows to the centers as they
     are.  A step that leads elsewhere is the last.
     """
-    numbers, centers, errors = taken
-    if way == 0:
-        _restore(data, state, lists, marks, buffers, k)
+    leaving, counts = buffers[0], lists[2]
     for step in range(most):
-        after, cluster = k, -1
-        if way > 0:
-            after, cluster = _grow(data, state, lists, marks, buffers, halves, k)
+        m: int = ZERO
+        after, halved, joined = k, ZERO - 1, False
+        if way == 0:
+            _restore(data, state, lists, marks, k)
+        elif way < 0:
+            target, emptied = _cheapest_pair(state[0], state[1], data[2], k)
+            m, joined = _list_rows(lists, emptied, leaving), counts[target] > 0
+            _move(state, lists, marks, leaving, k, (m, emptied, target))
         else:
-            after = _shrink(data, state, lists, marks, buffers, k)
-        numbers[step, 0], numbers[step, 1] = after, cluster
-        for c in range(after):
-            errors[step, c] = state[2][c]
-            for j in range(centers.shape[2]):
-                centers[step, c, j] = state[0][c, j]
+            halved = _best_halved(data, state, lists, halves, k)
+            if halved >= 0:
+                m = _open(state, lists, halves, leaving, halved, k)
+                _move(state, lists, marks, leaving, k + 1, (m, halved, k))
+        if way < 1 or halved >= 0:
+            clusters = (k + max(way, 0), m, joined)
+            after = _refine(data, state, lists, marks, buffers, clusters, abs(way) * LLOYD_STEPS)
+        _note(state, taken, step, after, halved)
         if after != k + way:
             return step + 1
         k = after

@@ -145,7 +145,9 @@ def _fill_sides(box: Float64Array, most: int, sides: Int64Array) -> None:
     There are at most about `most` cells.  A column that is narrower than a cell has one.
     """
     extents = box[1] - box[0]
-    widest = extents.max()
+    widest = 0.0
+    for j in range(len(sides)):
+        widest = max(widest, extents[j])
     for j in range(len(sides)):
         sides[j] = 0 if extents[j] > 0 and extents[j] * most > widest else 1
     for _ in range(len(sides)):

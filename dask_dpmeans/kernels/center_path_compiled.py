@@ -434,7 +434,9 @@ def _best_halved(data: Data, state: State, lists: Lists, halves: Halves, k: int)
 
 
 @compile_part
-def _open(state: State, lists: Lists, halves: Halves, leaving: Int64Array, best: int, k: int) -> int:
+def _open(
+    state: State, lists: Lists, halves: Halves, leaving: Int64Array, best: int, k: int
+) -> int:
     """Open cluster k for the rows that leave a halved one, (n,), and return how many they are."""
     centers, (known, _, columns), (pool, starts, counts, _, _) = state[0], state[6], lists
     m: int = ZERO
@@ -456,12 +458,18 @@ def _list_rows(lists: Lists, c: int, leaving: Int64Array) -> int:
     pool, starts, counts, _, _ = lists
     for row in range(counts[c]):
         leaving[row] = pool[starts[c] + row]
-    return counts[c]
+    count: int = counts[c]
+    return count
 
 
 @compile_part
 def _move(
-    state: State, lists: Lists, marks: Marks, leaving: Int64Array, k: int, move: tuple[int, int, int]
+    state: State,
+    lists: Lists,
+    marks: Marks,
+    leaving: Int64Array,
+    k: int,
+    move: tuple[int, int, int],
 ) -> None:
     """Give the first rows that leave, (n,), other labels.
 

@@ -193,7 +193,9 @@ def nearest_of_narrow_rows(
     """
     (n, d), k = rows.shape, len(centers)
     columns, points, spare = np.zeros((4, NARROW_TILE)), np.zeros((k, 4)), np.empty(NARROW_TILE)
-    points[:, :d] = centers
+    for c in range(k):
+        for j in range(d):
+            points[c, j] = centers[c, j]
     first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
     for start in range(0, n, NARROW_TILE):
         stop = min(start + NARROW_TILE, n)
@@ -220,7 +222,9 @@ def two_nearest_of_narrow_rows(
     """As `nearest_of_narrow_rows`, with the second nearest of k >= 2 centers, (n,), too."""
     (n, d), k = rows.shape, len(centers)
     columns, points = np.zeros((4, NARROW_TILE)), np.zeros((k, 4))
-    points[:, :d] = centers
+    for c in range(k):
+        for j in range(d):
+            points[c, j] = centers[c, j]
     first, second, third, fourth = columns[0], columns[1], columns[2], columns[3]
     least, lower = np.empty(NARROW_TILE), np.empty(NARROW_TILE)
     for start in range(0, n, NARROW_TILE):

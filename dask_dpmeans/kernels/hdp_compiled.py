@@ -120,7 +120,7 @@ def open_in_order_compiled(
     weights, slots, used, unused, wanted = asked
     n, g = len(rows), len(centers[0])
     opened, k = np.empty(n, np.intp), 0  # rows that became centers
-    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot
+    last, before = np.full(n, -1), np.empty(n, np.intp)  # openings by a slot
     for i in range(n):
         share = min(1.0, weights[i])
         if not share > 0:

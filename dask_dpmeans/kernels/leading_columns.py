@@ -228,7 +228,7 @@ def _list(
     words, none, one = np.empty(n, np.int32), np.int32(0), np.int32(1)
     for first in range(0, k, WORD):
         stop = min(first + WORD, k)
-        words[:] = none
+        words[:] = 0
         for c in range(first, stop):
             values, bit = scores[c], one << np.int32(c - first)
             for i in range(n):  # without a branch, so that it is vectorized

@@ -134,7 +134,8 @@ def add_rows_compiled(
         inertias[label] += squared[i]
         for j in range(d):
             sums[label, j] += np.float64(rows[i, j])
-    totals[:] = counts
+    for c in range(len(counts)):
+        totals[c] = counts[c]
 
 
 @compile_loop

@@ -202,8 +202,9 @@ def _cut(c: int, new: int, j: int, boxes: BoxColumns) -> None:
     centers, weights, lows, highs = boxes
     low, high, weight = lows[j, c], highs[j, c], weights[c]
     middle = min(max(centers[j, c], low), high)  # rounding may have moved a mean out of its box
-    for every in (centers, lows, highs):
-        every[:, new] = every[:, c]
+    for column in range(len(centers)):
+        for every in (centers, lows, highs):
+            every[column, new] = every[column, c]
     centers[j, c], centers[j, new] = (middle + low) / 2.0, (middle + high) / 2.0
     highs[j, c], lows[j, new] = middle, middle
     weights[c] = weight * ((middle - low) / (high - low))
@@ -251,7 +252,8 @@ def _join_or_open_compiled(
             if squared[c] < least:
                 best, least = c, squared[c]
         if least > penalty:
-            centers[:, k] = rows[i]
+            for j in range(len(centers)):
+                centers[j, k] = rows[i, j]
             weights[k] = 1.0
             k += 1
         else:
@@ -289,7 +291,8 @@ def _join_split_or_open_compiled(
             if squared[c] < least and not _would_split_compiled(row, c, penalty, boxes):
                 best, least = c, squared[c]
         if best < 0:
-            centers[:, k], lows[:, k], highs[:, k] = row, row, row
+            for j in range(len(row)):
+                centers[j, k] = lows[j, k] = highs[j, k] = row[j]
             weights[k] = 1.0
             k += 1
             continue

@@ -270,7 +270,8 @@ def scan_compiled(
         ranked = tops[0, :m], tops[1, :m], places[:m]
         _rank_wide(columns, constants, ranked)
         found, measured = labels[:m], squared[part]
-        found[:] = ranked[2]
+        for i in range(m):
+            found[i] = places[i]
         squared_distances_compiled(tile, centers, found, measured)
         doubtful += _decide(tile, centers, ranked, bounds, found, measured)
         if _is_hopeless(doubtful, part.stop):

@@ -402,8 +402,10 @@ def settle_compiled(
     Rows have squared distances `seconds`, (n,), or more to the centers `before`, (d, k), of other
     clusters; 0 if nothing is known.
     """
-    n, d = rows.shape
-    room, passes, merged = 2 * (labels.max() + 1) + SPARE, 0, True
+    (n, d), k, passes, merged = rows.shape, ZERO, 0, True
+    for label in labels:
+        k = max(k, label + 1)
+    room = 2 * k + SPARE
     centers, masses, counts = np.empty((d, room)), np.empty(room), np.empty(room, np.int64)
     clusters, kept, ages = (centers, masses, counts), np.empty(n), np.empty(room, np.int64)
     while merged and passes < most:
@@ -427,8 +429,7 @@ def settle_compiled(
                 labels[i] = targets[labels[i]]
     if merged:
         means_compiled(rows, weights, labels, centers, masses, counts)
-    cost = 0.0
-    k: int = ZERO
+    cost, k = 0.0, ZERO
     for i in range(n):
         cost += weights[i] * squared_to_column(rows[i], centers, labels[i])
     for c in range(room):

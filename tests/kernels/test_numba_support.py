@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -65,6 +66,34 @@ def test_parts_are_called_by_compiled_loops_alone():
     assert parts
     assert parts <= by_loops
     assert not parts & by_others
+
+
+def test_compiled_loops_copy_arrays_element_by_element():
+    """Numba compiles some two seconds more for an array that a slice takes, or for `max` of one."""
+    compiled = [
+        each
+        for file in sorted(Path(dask_dpmeans.__file__).parent.rglob("*.py"))
+        for each in ast.parse(file.read_text()).body
+        if MARKS & {ast.unparse(mark) for mark in getattr(each, "decorator_list", ())}
+    ]
+    assert len(compiled) > 100
+    slow = [
+        f"{each.name}: {ast.unparse(node)}"
+        for each in compiled
+        for node in ast.walk(each)
+        if (isinstance(node, ast.Assign) and _copies(node))
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".max", ".min")))
+    ]
+    assert not slow
+
+
+def _copies(node):
+    """Return whether a slice takes anything but the same number for all of its elements."""
+    targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
+    values = getattr(node.value, "elts", [node.value])
+    return any(isinstance(part, ast.Slice) for each in targets for part in ast.walk(each)) and any(
+        not re.fullmatch(r"-?(np\.inf|[0-9.]+)", ast.unparse(value)) for value in values
+    )
 
 
 def test_a_part_that_python_calls_is_plain_python(monkeypatch):

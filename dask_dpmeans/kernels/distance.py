@@ -119,7 +119,7 @@ class Centers:
             return False
         if "ranked_all" not in known:
             searchable = self.searchable(rows, _work(rows, self.values))
-            known["ranked_all"] = not searchable or not self.tree.pays(rows)
+            known["ranked_all"] = not searchable or not self.tree.pays(rows, 2)
         ranked_all: bool = known["ranked_all"]
         return ranked_all
 
@@ -302,7 +302,7 @@ def _without_ranking(query: Query) -> IndexArray | None:
         labels = None if grid is None else grid.nearest(rows, squared)
         if labels is not None:
             return labels
-        if centers.tree.pays(rows):
+        if centers.tree.pays(rows, count):
             return centers.tree.nearest(rows, count, squared)
     if few or is_narrow(points, constants, count):
         labels = np.empty((count, len(rows)), np.intp)

@@ -34,11 +34,18 @@ def test_a_tree_follows_the_definition_where_distances_are_infinite_or_no_number
     assert squared.tolist() == pytest.approx(expected.tolist(), nan_ok=True, abs=0)
 
 
+def test_a_tree_of_balls_pays_for_their_centers_and_not_for_the_second_nearest():
+    random = np.random.default_rng(0)
+    centers = random.normal(size=(2000, 16))
+    rows = centers[:600] + 0.01 * random.normal(size=(600, 16))
+    assert [CenterTree.of(centers).pays(rows, count) for count in (1, 2)] == [True, False]
+
+
 def test_a_tree_visits_few_nodes_of_many_and_is_used_where_that_pays(monkeypatch):
     random = np.random.default_rng(0)
     few = random.normal(size=(300, 2)), random.normal(size=(10_000, 2))
     many = random.normal(size=(300, 40)), random.normal(size=(2000, 40))
-    assert [CenterTree.of(centers).pays(rows) for rows, centers in (few, many)] == [True, False]
+    assert [CenterTree.of(centers).pays(rows, 1) for rows, centers in (few, many)] == [True, False]
     if not numba_support.AVAILABLE:
         return
     for name in ("_rank_compiled", "_rank_tiles"):

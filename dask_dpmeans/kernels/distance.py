@@ -139,14 +139,17 @@ class Centers:
         grid_or_none: CenterGrid | None = found.get(name)
         return grid_or_none
 
-    def leading(self, rows: Rows, work: int) -> LeadingColumns | None:
-        """Return the centers on main axes if that is faster for rows, (n, d); found once."""
-        (k, d), found = self.values.shape, vars(self)
+    def leading(self, rows: Rows, count: int, work: int) -> LeadingColumns | None:
+        """Return the centers on main axes if the `count` nearest of rows, (n, d), are found faster by them.
+
+        That is tried once for each count.
+        """
+        (k, d), found, name = self.values.shape, vars(self), f"turned_{count}"
         if self.divergence is not None or k < LEAST_TURNED or d < LEAST_COLUMNS:
             return None
-        if "turned" not in found and len(rows) >= LEAST_ROWS and axes_pay(rows, work):
-            found["turned"] = LeadingColumns.of(self.values, rows)
-        turned: LeadingColumns | None = found.get("turned")
+        if name not in found and len(rows) >= LEAST_ROWS and axes_pay(rows, work):
+            found[name] = LeadingColumns.of(self.values, rows, count)
+        turned: LeadingColumns | None = found.get(name)
         return turned
 
     @cached_property
@@ -315,7 +318,7 @@ def _without_ranking(query: Query) -> IndexArray | None:
         if pays(loop, given, work):
             loop(*given)
             return labels
-    leading = centers.leading(rows, work)
+    leading = centers.leading(rows, count, work)
     return None if leading is None else leading.nearest(rows, count, squared)
 
 

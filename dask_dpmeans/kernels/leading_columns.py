@@ -58,8 +58,8 @@ class LeadingColumns:
     """The largest norm of a center about the middle."""
 
     @classmethod
-    def of(cls, values: Float64Array, rows: Rows) -> Self | None:
-        """Return the centers on as many axes as are the fastest for some rows, (n, d).
+    def of(cls, values: Float64Array, rows: Rows, count: int) -> Self | None:
+        """Return the centers on as many axes as find the `count` nearest of some rows, (n, d), fastest.
 
         None if the product of all columns is faster, or if numbers may overflow.
         """
@@ -74,7 +74,7 @@ class LeadingColumns:
         least, best = k * (0.2 + 0.021 * d), None
         for share in SHARES:
             found = cls.on_axes(values, middle, main[:, : max(1, int(share * d))])
-            cost = found.cost(rows)
+            cost = found.cost(rows, count)
             if cost >= least:
                 break
             least, best = cost, found
@@ -89,16 +89,18 @@ class LeadingColumns:
         radius = float(np.sqrt(norms.max()))
         return cls(values, middle, np.ascontiguousarray(axes), matrix, singles, radius)
 
-    def cost(self, rows: Rows) -> float:
-        """Return the nanoseconds that a row takes, by the candidates of a few of the rows, (n, d).
+    def cost(self, rows: Rows, count: int) -> float:
+        """Return the nanoseconds that the `count` nearest of a row take, by a few of the rows, (n, d).
 
         A product took about .021 ns for a column of a center, the search in it .45 ns for a center
-        (.2 if the product has all columns), and a candidate .45 ns for a column.
+        (.2 if the product has all columns), a listed center 10 ns, and a candidate .45 ns for a column.
         """
         some = np.ascontiguousarray(rows[:: -(-len(rows) // TRIAL)])
-        labels, (k, m) = np.empty((1, len(some)), np.intp), self.matrix.shape
-        candidates = self._fill(some, labels, np.empty(0))
-        each: float = k * (0.45 + 0.021 * m) + 0.45 * rows.shape[1] * candidates / len(some)
+        labels, (k, m) = np.empty((count, len(some)), np.intp), self.matrix.shape
+        listed, candidates = self._fill(some, labels, np.empty(0))
+        each: float = k * (0.45 + 0.021 * m) + (
+            10.0 * listed + 0.45 * rows.shape[1] * candidates
+        ) / len(some)
         return each
 
     def nearest(self, rows: Rows, count: int, squared: Float64Array) -> IndexArray:
@@ -110,9 +112,9 @@ class LeadingColumns:
         self._fill(rows, labels, squared)
         return labels
 
-    def _fill(self, rows: Rows, labels: IndexArray, squared: Float64Array) -> int:
-        """Fill in labels and squared distances; return the number of candidates."""
-        tile, total = max(16, TILE_ELEMENTS // len(self.values)), 0
+    def _fill(self, rows: Rows, labels: IndexArray, squared: Float64Array) -> tuple[int, int]:
+        """Fill in labels and squared distances; return how many centers were listed, and were candidates."""
+        tile, listed, candidates = max(16, TILE_ELEMENTS // len(self.values)), 0, 0
         for start in range(0, len(rows), 1024):
             part = slice(start, min(start + 1024, len(rows)))
             with np.errstate(all="ignore"):
@@ -123,9 +125,10 @@ class LeadingColumns:
             ranking = self.matrix, *self.singles, self.radius
             measured = squared[part] if squared.size else squared
             given = rows[part], whole, (left, norms), self.values, ranking, tile, found, measured
-            total += _nearest(*given)
+            some, of_them = _nearest(*given)
+            listed, candidates = listed + some, candidates + of_them
             labels[:, part] = found
-        return total
+        return listed, candidates
 
 
 def axes_pay(rows: Rows, work: int) -> bool:
@@ -323,14 +326,14 @@ def _nearest(
     tile: int,
     labels: IndexArray,
     squared: Float64Array,
-) -> int:
-    """Fill in the one or two nearest centers of each row; return the number of candidates.
+) -> tuple[int, int]:
+    """Fill in the one or two nearest centers of each row; return how many were listed, and candidates.
 
     See `LeadingColumns`; `whole` are shifted rows, (n, d), and `turned` has them on the axes, and
     their norms.
     """
     (left, norms), (matrix, singles, halves, radius) = turned, ranking
-    (n, d), k, count, total = rows.shape, len(matrix), len(labels), 0
+    (n, d), k, count, listed, total = rows.shape, len(matrix), len(labels), 0, 0
     tops, places = np.empty((2, tile), np.float32), np.empty((2, tile), np.int32)
     seen, doubts = np.empty((2, tile), np.int32), np.empty(tile)
     floors, counts = np.empty(tile, np.float32), np.empty(tile, np.intp)
@@ -356,10 +359,10 @@ def _nearest(
             )
             row, floor = rows[start + i], np.float64(floors[i])
             first, label, other = _two_nearest(row, values, lists[i, :number], exact, floor)
-            total += number
+            listed, total = listed + counts[i], total + number
             labels[0, start + i] = label
             if count == 2:
                 labels[1, start + i] = other
             if squared.size:
                 squared[start + i] = first
-    return total
+    return listed, total

@@ -61,5 +61,5 @@ def way(request):
             patch.setattr(distance, "LEAST_COLUMNS", 1)
             patch.setattr(leading_columns, "SHARES", (0.5,))
             patch.setattr(leading_columns, "CHUNK", 7)
-            patch.setattr(LeadingColumns, "cost", lambda turned, rows: 0.0)
+            patch.setattr(LeadingColumns, "cost", lambda turned, rows, count: 0.0)
         yield

@@ -47,7 +47,7 @@ def way(request):
             patch.setattr(distance, "LEAST_CENTERS", 2)
             patch.setattr(distance, "MOST_COLUMNS", 10**6)
             patch.setattr(center_tree, "LEAF", 2)
-            patch.setattr(CenterTree, "pays", lambda tree, rows: True)
+            patch.setattr(CenterTree, "pays", lambda tree, rows, count: True)
             patch.setattr(distance, "LEAST_GRID", 2 if request.param == "grid" else 10**6)
             patch.setattr(center_grid, "ROWS_OF_CELL", 0)
             patch.setattr(center_grid, "MOST_LEFT", 1.0)

@@ -58,8 +58,7 @@ class Compared:
     @property
     def words(self) -> Description:
         """How texts speak of its estimator."""
-        found: Description = self.run.model.description()
-        return found
+        return self.run.model.description()
 
     @property
     def input(self) -> InputDescription:

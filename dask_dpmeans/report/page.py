@@ -8,10 +8,12 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from dask_dpmeans.checks import format_share
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Overview
 from dask_dpmeans.report import cards
 from dask_dpmeans.report.live import live
+from dask_dpmeans.report.sentences import number
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
 """Mark of a page that this package wrote."""
@@ -105,6 +107,7 @@ def html(page: Page) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters |= {"number": number, "share": format_share, "short": cards.short}
     scripts, panels = [_part("page.js")], None
     if page.overview is not None:
         panels = live(page.overview)
@@ -117,6 +120,7 @@ def html(page: Page) -> str:
         scripts=scripts,
         policy=_policy(scripts),
         panels=panels,
+        mean=cards.mean,
         cards=[] if page.overview is None else cards.cards(page.overview),
     )
 

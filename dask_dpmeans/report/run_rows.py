@@ -107,8 +107,7 @@ def _index_of(data: Any) -> Sequence[object] | None:
     """Return the names of the rows of a data frame in memory; None of other data."""
     if not hasattr(data, "columns") or is_lazy(data):
         return None
-    index: Sequence[object] | None = getattr(data, "index", None)
-    return index
+    return getattr(data, "index", None)
 
 
 def has_centers(model: Model) -> bool:

@@ -123,16 +123,14 @@ class RowSource:
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:
         """Reduce all rows, or the rows of a run of blocks that is a subtree of the merge tree."""
-        job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
         if whole and not self.resident and isinstance(reduction, ReusableRound):
-            return self._fold_changed(job, reduction, name)
+            return self._fold_changed(reduction, name)
+        job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         parts = min(self.executor.threads, PARTS) if self.resident else 1
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
-    def _fold_changed(
-        self, job: FoldJob[Answer], reduction: ReusableRound[Any, Answer], name: str
-    ) -> Answer:
+    def _fold_changed(self, reduction: ReusableRound[Any, Answer], name: str) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
         last, rule, standing = self.ledger, reduction.rule, {}
         before = last.reduction
@@ -145,7 +143,9 @@ class RowSource:
                 [shard] = self.executor.wrap([Known(standing[start])])
                 pieces[number] = shard, pieces[number][1]
         most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
-        answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
+        answer, kept = self.executor.fold(
+            KeepJob(reduction, self.prepare, self.plan.block_rows, most_bytes), pieces, name
+        )
         last.reduction, last.kept = reduction, standing | kept
         return answer
 
@@ -157,8 +157,7 @@ class RowSource:
         known, key = self.ledger.known, (*self.prepare.key, name)
         if key not in known:
             known[key] = work()
-        answer: Answer = known[key]
-        return answer
+        return known[key]
 
     def carry(
         self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry"

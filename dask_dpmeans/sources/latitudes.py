@@ -54,5 +54,4 @@ def cosines(latitudes: Any, name: str) -> Float64Array:
             f"the coordinate {name!r} holds {worst:g}, which is no latitude in degrees: give the "
             "weights as a DataArray"
         )
-    found: Float64Array = np.cos(np.deg2rad(degrees)).clip(0.0)
-    return found
+    return np.cos(np.deg2rad(degrees)).clip(0.0)

@@ -5,22 +5,16 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
-from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
+from dask_dpmeans.sources.lazy_modules import arrays, is_delayed, zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
-
-if TYPE_CHECKING:
-    from dask_dpmeans.storage import arrays
-else:
-    arrays = LazyModule("dask_dpmeans.storage.arrays")
 
 READ = (
     "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "

@@ -291,8 +291,7 @@ def _empty_rows(rows: RawRows, prepare: Prepare, memory: dict[str, Any] | None) 
     `memory` keeps the answer between passes.
     """
     if memory is not None and "empty" in memory:
-        known: Raw | None = memory["empty"]
-        return known
+        return memory["empty"]
     used = rows if prepare.columns is None else rows[:, list(prepare.columns)]
     empty: Raw = np.isnan(used.toarray() if issparse(used) else used).all(axis=1)
     found = empty if empty.any() else None

@@ -258,8 +258,7 @@ def _separating(source: RowSource, model: Model) -> list[int]:
     """Return the d columns, the ones that differ most between clusters first."""
     shares = model.cluster_weights_ / model.cluster_weights_.sum()
     order = np.argsort(-(shares @ _scores(source, model) ** 2), kind="stable")
-    found: list[int] = order.tolist()
-    return found
+    return order.tolist()
 
 
 def _scores(source: RowSource, model: Model) -> Float64Array:

@@ -189,8 +189,7 @@ def layers_of(weights: Float64Array) -> tuple[Int64Array, Int64Array]:
 def groups_of(model: Model) -> Int64Array:
     """Return the cluster of each center that is drawn, (k,)."""
     if hasattr(model, "micro_centers_"):
-        groups: Int64Array = model.groups_
-        return groups
+        return model.groups_
     return np.arange(len(model.cluster_centers_))
 
 
@@ -282,8 +281,7 @@ def cluster_means(model: Model) -> Float64Array:
     own, weights = model.groups_, np.where(model.micro_noise_, 0.0, model.micro_weights_)
     np.add.at(sums, own, weights[:, np.newaxis] * model.micro_centers_)
     np.add.at(masses, own, weights)
-    means: Float64Array = sums / masses[:, np.newaxis]
-    return means
+    return sums / masses[:, np.newaxis]
 
 
 def _view(source: RowSource, model: Model, names: list[str], columns: list[int] | None) -> View:
@@ -313,8 +311,7 @@ def _window(
 
 def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
     """Return `high`, (a,), or an end beyond `low`, (a,), if both are equal; low + 1 may be low."""
-    beyond: Float64Array = np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
-    return beyond
+    return np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
 
 
 def trim_empty_boxes(

@@ -104,8 +104,7 @@ def set_limits(axes: Axes, low: Float64Array, high: Float64Array) -> None:
 def inside(found: data.Density) -> BoolArray:
     """Return which centers are in the picture, (k,)."""
     lower, upper = found.centers >= found.low, found.centers <= found.high
-    both: BoolArray = np.all(lower & upper, axis=1)
-    return both
+    return np.all(lower & upper, axis=1)
 
 
 def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Float64Array]:

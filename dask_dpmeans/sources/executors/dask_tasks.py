@@ -37,7 +37,7 @@ from dask_dpmeans.sources.executors.process import (
     one_blas_thread,
     return_freed_memory,
 )
-from dask_dpmeans.sources.jobs import AnyFold, AnyShard, CarryJob, Known, MapJob
+from dask_dpmeans.sources.jobs import AnyShard, CarryJob, FoldJob, Known, MapJob
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.resources import WORKER_BYTES, WORKER_TIMEOUT, format_bytes
 from dask_dpmeans.sources.shards import StoredShard
@@ -97,7 +97,7 @@ class DaskTasks:
             except (CommClosedError, OSError) as error:
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
 
-    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
         """Merge the answers of all pieces along the tree, in tasks that take eight answers each.
 
         The last eight, and all answers that grow, are merged here, so that no worker needs memory
@@ -390,10 +390,9 @@ def _call_alone(job: Callable[[Shared], Answer], shared: Shared, end_functions: 
     return answer
 
 
-def _merge(job: AnyFold[Answer] | Literal, answers: list[Answer]) -> Answer:
+def _merge(job: FoldJob[Answer] | Literal, answers: list[Answer]) -> Answer:
     with one_blas_thread():
-        merged: Answer = value_of(job).merge(answers)
-        return merged
+        return value_of(job).merge(answers)
 
 
 def _load(shard: Literal) -> AnyShard:

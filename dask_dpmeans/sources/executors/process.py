@@ -54,8 +54,7 @@ def one_blas_thread() -> Iterator[None]:
 @cache
 def _blas() -> list[LibController]:
     """Return the BLAS libraries of the process; the search for them takes 3 to 10 ms."""
-    libraries: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
-    return libraries
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 @cache

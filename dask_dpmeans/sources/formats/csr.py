@@ -261,8 +261,7 @@ def part_of(rows: RawRows, start: int, stop: int) -> RawRows:
 def dense_rows(rows: csr_array, dtype: np.dtype[Any], scratch: Scratch) -> Rows:
     """Return CSR rows, (height, d), as dense rows; duplicates are summed in stored order."""
     out = scratch.array("dense", rows.shape, dtype)
-    values: Rows = rows.astype(dtype, copy=False).toarray(out=out)
-    return values
+    return rows.astype(dtype, copy=False).toarray(out=out)
 
 
 def float_rows(rows: csr_array) -> csr_array:

@@ -313,7 +313,7 @@ class StoredCells(FileCells):
 
     def write(self, key: str, model: Any, where: str) -> None:
         """Write the column and the entry of `uns`."""
-        store = CellStore.of(self.place, self.root)
+        store = CellStore(self.place, self.root.metadata.zarr_format)
         store.write(key, model.labels_, category_names(model), entry_of(model, where))
 
 

@@ -1,9 +1,10 @@
-"""The commands that fit, one for each method, and the command that predicts."""
+"""The commands that fit, one for each method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from typing import Any, Unpack
 
 import click
@@ -32,6 +33,7 @@ from dask_dpmeans.cli.options import (
     number_or_auto,
 )
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
+from dask_dpmeans.flags import OPTIONS
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
@@ -92,31 +94,10 @@ APPROXIMATION_OPTIONS = (
     ),
     flag("--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."),
 )
-def fit_command(
-    data: str,
-    run: str,
-    penalty: float | str,
-    search: bool,
-    effort: str,
-    gap_tol: float | None,
-    metric: str,
-    divergence: str | dict[str, str],
-    missing: str,
-    discount: float,
-    init: str,
-    dry: bool,
-    **how: Any,
-) -> None:
+def fit_command(init: str, **how: Any) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
-    limits = _limits(how)
-    outliers = _take(how, "outlier_penalty", "outlier_share", "min_cluster_weight")
     start = init if init == "mean" else storage.Location.at(init, how["storage_options"])
-    asked = {"search": search, "effort": effort, "gap_tol": gap_tol}
-    price = {**asked, "metric": metric, "discount": discount, **outliers}
-    method = dask_dpmeans.DPMeans(
-        penalty, divergence=divergence, missing=missing, init=start, **price, **limits
-    )
-    fit_from_options(data, run, method, dry=dry, **how)
+    fit_with(dask_dpmeans.DPMeans, how | {"init": start})
 
 
 @fit_command_named(
@@ -141,19 +122,15 @@ def fit_command(
     choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
-def hdp_command(
-    data: str, run: str, local_penalty: float | str, global_penalty: float | str, **how: Any
-) -> None:
+def hdp_command(**how: Any) -> None:
     """Cluster the rows of several data sets that share centers.
 
     DATA has the rows of all data sets, and --groups the number of the data set of each row. With an
     --approximation, features of the rows are clustered, as in the command kernel, and penalties are
     in units of the kernel.
     """
-    kernel, limits = _kernel(how), _limits(how)
-    costs = _take(how, "search", "divergence", "missing")
-    method = dask_dpmeans.HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
-    fit_from_options(data, run, method, **how)
+    _check_components(how)
+    fit_with(dask_dpmeans.HDPMeans, how)
 
 
 @fit_command_named(
@@ -170,11 +147,10 @@ def hdp_command(
     *APPROXIMATION_OPTIONS,
     SEARCH,
 )
-def kernel_command(data: str, run: str, penalty: float | str, search: bool, **how: Any) -> None:
+def kernel_command(**how: Any) -> None:
     """Cluster the rows of DATA in the space of a kernel function."""
-    kernel, limits = _kernel(how), _limits(how)
-    method = dask_dpmeans.KernelDPMeans(penalty, search=search, **kernel, **limits)
-    fit_from_options(data, run, method, **how)
+    _check_components(how)
+    fit_with(dask_dpmeans.KernelDPMeans, how)
 
 
 @fit_command_named(
@@ -197,16 +173,9 @@ def kernel_command(data: str, run: str, penalty: float | str, search: bool, **ho
     number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
     SEARCH,
 )
-def spectral_command(
-    data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any
-) -> None:
+def spectral_command(**how: Any) -> None:
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
-    limits = _limits(how)
-    own = _take(how, "affinity", "gamma", "max_components", "threshold", "search")
-    method = dask_dpmeans.SpectralDPMeans(
-        penalty, n_neighbors=neighbors, n_landmarks=landmarks, **own, **limits
-    )
-    fit_from_options(data, run, method, **how)
+    fit_with(dask_dpmeans.SpectralDPMeans, how)
 
 
 @fit_command_named(
@@ -227,16 +196,13 @@ def spectral_command(
     ),
     last=(SEED, FILL_MISSING, *COMPUTE_OPTIONS, *STOPPING_OPTIONS),
 )
-def graph_command(
-    data: str, run: str, penalty: float | str, cut: str, init: str, **how: Any
-) -> None:
+def graph_command(**how: Any) -> None:
     """Cluster the nodes of a graph.
 
     DATA is a Zarr group with CSR rows, a .npz file of scipy, or a Matrix Market .mtx file.
     """
-    limits = _limits(how)
-    method = dask_dpmeans.GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
-    fit_from_options(data, run, method, weights=None, scale="none", columns=None, **how)
+    unused = {"weights": None, "scale": "none", "columns": None}
+    fit_with(dask_dpmeans.GraphCutDPMeans, how | unused)
 
 
 @fit_command_named(
@@ -261,46 +227,26 @@ def graph_command(
     ),
     LINKAGE_METRIC,
 )
-def shapes_command(
-    data: str,
-    run: str,
-    penalty: float | str,
-    micro_penalty: float | str,
-    clusters: int | None,
-    noise: float | None,
-    metric: str,
-    **how: Any,
-) -> None:
+def shapes_command(**how: Any) -> None:
     """Cluster the rows of DATA into clusters of any shape.
 
     Many micro-clusters are grouped where rows lie between them.
     """
-    limits = _limits(how)
-    method = dask_dpmeans.LinkageDPMeans(
-        penalty, micro_penalty, n_clusters=clusters, noise=noise, metric=metric, **limits
-    )
-    fit_from_options(data, run, method, **how)
+    fit_with(dask_dpmeans.LinkageDPMeans, how)
 
 
-def _take(how: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Take the options with these names out of others."""
-    return {name: how.pop(name) for name in names}
-
-
-def _kernel(how: dict[str, Any]) -> dict[str, Any]:
-    """Take the parameters of a kernel and its approximation out of the options."""
-    kernel = _take(how, "kernel", "gamma", "degree", "coef0", "approximation")
-    components = how.pop("components")
-    if components is None:
-        return kernel
-    if kernel["approximation"] is None:
+def _check_components(how: Mapping[str, Any]) -> None:
+    if how["components"] is not None and how["approximation"] is None:
         raise click.UsageError("--components belongs to an --approximation: give both, or neither")
-    return kernel | {"n_components": components}
 
 
-def _limits(how: dict[str, Any]) -> dict[str, Any]:
-    """Take the parameters that every estimator has out of the options."""
-    return _take(how, "max_iter", "tol", "max_clusters") | {"random_state": how.pop("seed")}
+def fit_with(estimator: type[Any], how: Mapping[str, Any]) -> None:
+    """Fit an estimator, whose parameters are options of the same names; None is its default."""
+    names = {OPTIONS.get(name, name): name for name in signature(estimator).parameters}
+    given = {names[option]: value for option, value in how.items() if option in names}
+    method = estimator(**{name: value for name, value in given.items() if value is not None})
+    others = {option: value for option, value in how.items() if option not in names}
+    fit_from_options(method=method, **others)
 
 
 def fit_from_options(

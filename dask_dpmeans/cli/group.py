@@ -6,18 +6,21 @@ Errors of the library become messages in the words of the command line, and exit
 import ast
 import errno
 import logging
+import os
 import re
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
+from types import FrameType
 from typing import Any, NamedTuple
 
 import click
 
-from dask_dpmeans.cli.stopping import STOPPED, stoppable
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -46,6 +49,11 @@ ANEW = "the same command begins anew, with --force if its output was begun"
 """How a command that was stopped, and keeps no state, goes on."""
 
 
+STOPPED = 3
+"""Exit code of a stopped command."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class WrongUseError(click.ClickException):
     """Wrong use or bad input."""
 
@@ -56,6 +64,60 @@ class StoppedError(click.ClickException):
     """A command that was stopped or lost its cluster; the same command may succeed later."""
 
     exit_code = STOPPED
+
+
+class Stopper:
+    """Handler of the signals: the first one stops a command in order, the second one at once.
+
+    While modules load, the first signal ends the process at once: an exception during an import may
+    be lost.
+    """
+
+    def __init__(self) -> None:
+        self.working = False
+        """Whether the modules of the command are loaded."""
+        self.stopped = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.working:
+            end_at_once("stopped before the command began: nothing was written")
+        if self.stopped:
+            end_at_once("stopped at once")
+        self.stopped = True
+        _write("stopping; once more ends at once")
+        raise KeyboardInterrupt
+
+
+def end_at_once(why: str) -> None:
+    """End the process with one line."""
+    _write(why)
+    os._exit(STOPPED)
+
+
+def _write(line: str) -> None:
+    """Write a line to standard error; a signal may come while another line is written."""
+    start = "\n" if os.isatty(2) else ""
+    os.write(2, f"{start}{line}\n".encode())
+
+
+@contextmanager
+def stoppable() -> Iterator[Stopper]:
+    """Let Ctrl-C and SIGTERM stop a command inside, unless the process ignores these signals."""
+    current = signal.getsignal(signal.SIGTERM)
+    if isinstance(current, Stopper):
+        yield current
+        return
+    stopper = Stopper()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopper
+        return
+    used = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stopper) for number in used}
+    try:
+        yield stopper
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Home(NamedTuple):

@@ -54,9 +54,11 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[An
     return columns
 
 
-def _kept(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
-    """Return the names of columns in a text such as id,name."""
-    return None if text is None else next(csv.reader([text]), [])
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a text such as lat,lon; names with commas are in quotes."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), ()))
 
 
 def penalties_of(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:
@@ -218,7 +220,7 @@ FILL_MISSING = flag(
 GROUPS = f"Number of the data set of each row, integers from 0: {ARRAY}."
 KEEP = click.option(
     "--keep",
-    callback=_kept,
+    callback=_names,
     metavar="NAME,...",
     help="Columns of the table DATA to write beside the labels, if OUT ends with .parquet.",
 )
@@ -233,11 +235,6 @@ FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if the
 MAX_CLUSTERS = click.option(
     "--max-clusters", type=int, help="Stop with an error if there are more clusters."
 )
-
-
-def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a text such as lat,lon."""
-    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:

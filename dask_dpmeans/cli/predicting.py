@@ -48,7 +48,7 @@ def predict_command(
     out: str,
     groups: str | None,
     soft: int | None,
-    keep: list[str] | None,
+    keep: tuple[str, ...] | None,
     fill_missing: bool,
     force: bool,
     as_json: bool,

@@ -61,24 +61,24 @@ class Section:
     picture: Picture | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """The contents of a page."""
 
     store: str
     """Path or URL of the store that the page describes."""
     headline: str
-    warnings: list[str]
+    warnings: list[str] = field(default_factory=list)
     """What a reader should act on."""
-    first: list[Section]
+    first: list[Section] = field(default_factory=list)
     """Sections before the facts."""
-    facts: dict[str, dict[str, str]]
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
     """Names and values, under a few titles."""
-    pictures: list[Picture]
+    pictures: list[Picture] = field(default_factory=list)
     tables: list[Table]
     call: str
     """Python code that makes the store again."""
-    unknown: str | None
+    unknown: str | None = None
     """Explanation of the names in the code that stand for data without a path."""
     command: str | None
     """Command that makes the store again; None if no command can."""

@@ -26,17 +26,16 @@ if TYPE_CHECKING:
         is_lazy,
         is_stored,
         known_rows,
+        label_pairs,
         lazy_map,
         lazy_rows,
         opened_rows,
     )
     from dask_dpmeans.sources.formats.tables import check_available, path_of
     from dask_dpmeans.sources.frames import Frame, frame_of
-    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube
+    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, is_latitude
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features, with_csr
     from dask_dpmeans.sources.label_map import map_height, write_label_map
-    from dask_dpmeans.sources.labels import label_pairs
-    from dask_dpmeans.sources.latitudes import is_latitude
     from dask_dpmeans.sources.layout import Layout
     from dask_dpmeans.sources.missing_values import whole, with_nan
     from dask_dpmeans.sources.named_columns import named_inputs, named_rows
@@ -85,14 +84,13 @@ else:
             ".executors.threads": "Threads",
             ".formats.cube": "CubePath CubeRows",
             ".formats.h5ad": "open_h5ad opened_h5ad",
-            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
+            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows label_pairs lazy_map lazy_rows "
+            "opened_rows",
             ".formats.tables": "check_available path_of",
             ".frames": "Frame frame_of",
-            ".grids": "Coordinate Dimensions Grid is_cube",
+            ".grids": "Coordinate Dimensions Grid is_cube is_latitude",
             ".inputs": "as_source open_source source_of_features with_csr",
             ".label_map": "map_height write_label_map",
-            ".labels": "label_pairs",
-            ".latitudes": "is_latitude",
             ".layout": "Layout",
             ".missing_values": "whole with_nan",
             ".named_columns": "named_inputs named_rows",

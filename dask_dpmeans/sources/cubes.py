@@ -12,8 +12,18 @@ from scipy.sparse import issparse
 from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources.grids import VARIABLE, Coordinate, Dimensions, Grid, split_dimensions
-from dask_dpmeans.sources.latitudes import LATITUDE, cosines, is_latitude, latitude_of
+from dask_dpmeans.sources.grids import (
+    LATITUDE,
+    VARIABLE,
+    Coordinate,
+    Dimensions,
+    Grid,
+    as_names,
+    cosines,
+    is_latitude,
+    latitude_of,
+    split_dimensions,
+)
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.refusals import PACKED
 from dask_dpmeans.sources.row_array import Raw
@@ -375,11 +385,7 @@ def _as_array(
     names = [str(name) for name in data.data_vars]
     if not names:
         raise InputError("X is a Dataset without variables: choose others, or X.reset_coords()")
-    named = [
-        dim
-        for each in (samples, features)
-        for dim in ((each,) if isinstance(each, str) else each or ())
-    ]
+    named = as_names("samples", samples) + as_names("features", features)
     if len(names) == 1 and VARIABLE not in named:
         return _as_array(data[names[0]], samples, features, f"X[{names[0]!r}]")
     if None not in (samples, features) and VARIABLE not in named:

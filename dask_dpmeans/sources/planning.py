@@ -19,7 +19,7 @@ from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights, count_rows
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
-from dask_dpmeans.sources.latitudes import is_latitude
+from dask_dpmeans.sources.grids import is_latitude
 from dask_dpmeans.sources.layout import Layout, stored_arrays
 from dask_dpmeans.sources.lazy_modules import cluster, dask_tasks, is_dask_array, zarr
 from dask_dpmeans.sources.named_columns import checked_columns, named_inputs

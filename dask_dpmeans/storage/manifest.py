@@ -234,12 +234,8 @@ def _is_grid(grid: Any) -> bool:
 def _estimator_of(estimator: Any) -> EstimatorDescription:
     if estimator is None:
         return EstimatorDescription("", {})
-    _require(type(estimator) is dict, "estimator", estimator)
-    _require(
-        type(estimator["name"]) is str and type(estimator["parameters"]) is dict,
-        "estimator",
-        estimator,
-    )
+    fits = type(estimator) is dict and type(estimator["name"]) is str
+    _require(fits and type(estimator["parameters"]) is dict, "estimator", estimator)
     return EstimatorDescription(estimator["name"], estimator["parameters"])
 
 

@@ -107,15 +107,20 @@ class Output:
 
     def kind(self) -> str | None:
         """Return the kind of the output there, begun or partly removed: "run", "path", ..."""
-        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
+        attributes = self._described()
         if attributes is None:
             return None
         with malformed_as_corrupt(self.location, "output"):
             return str(attributes[MARKER]["kind"])
 
+    def _described(self) -> dict[str, Any] | None:
+        """Return the attributes of the output, finished or begun."""
+        attributes = arrays.attributes_of(self.location)
+        return attributes if "kind" in attributes.get(MARKER, {}) else self._mark()
+
     def grid_arrays(self) -> list[str]:
         """Return the names of the arrays on the grid of a cube that the output has."""
-        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
+        attributes = self._described()
         return [] if attributes is None else _grid_arrays(attributes[MARKER])
 
     def check_target(

@@ -21,7 +21,7 @@ from dask_dpmeans.figures.data.clusters import (
 from dask_dpmeans.figures.data.column_means import column_overview
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
-from dask_dpmeans.figures.data.label_maps import LabelMap, Side, side
+from dask_dpmeans.figures.data.label_maps import LabelMap, Side, labels_on_grid, side
 from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
 from dask_dpmeans.figures.data.portraits import (
     ColumnMean,

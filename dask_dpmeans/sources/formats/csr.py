@@ -201,14 +201,9 @@ def lazy_csr(rows: RawRows | RowArray, step: int) -> "da.Array":
     """Return CSR rows, (n, d), in memory or stored, as a Dask array with chunks of `step` rows."""
     n, d = rows.shape
     whole, meta = dask.delayed(rows, traverse=False), csr_array((0, d), dtype=rows.dtype)
-    read: Any = dask.delayed(_read_csr, pure=False)
     bounds = pairwise([*range(0, n, step), n])
-    chunks = [da.from_delayed(read(whole, a, b), (b - a, d), rows.dtype, meta) for a, b in bounds]
+    chunks = [da.from_delayed(whole[a:b], (b - a, d), rows.dtype, meta) for a, b in bounds]
     return da.concatenate(chunks)
-
-
-def _read_csr(rows: RawRows | RowArray, start: int, stop: int) -> csr_array:
-    return rows[start:stop]
 
 
 def is_csr_dask(rows: object) -> bool:

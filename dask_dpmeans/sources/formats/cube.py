@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF, open_dataset
 from dask_dpmeans.sources.formats.cube_values import TURNED, Features, RunRows, Values, parts_of
-from dask_dpmeans.sources.grids import Dimensions, Grid
-from dask_dpmeans.sources.latitudes import cosines, latitude_of
+from dask_dpmeans.sources.grids import Dimensions, Grid, as_names, cosines, latitude_of
 from dask_dpmeans.sources.lazy_modules import checked_store, cube_chunks, zarr
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.storage.location import Location
@@ -86,10 +85,12 @@ class CubePath(os.PathLike[str]):
 
     def __post_init__(self) -> None:
         for name in ("samples", "features", "variables"):
-            given = getattr(self, name)
-            listed = given if isinstance(given, list | tuple) else [given]
-            if given is not None and not all(isinstance(each, str) for each in listed):
-                raise InputError(f"{name} is a name or a list of names, got {given!r}")
+            as_names(name, getattr(self, name))
+
+    @property
+    def named_dimensions(self) -> tuple[str, ...]:
+        """The dimensions that are named as samples or features."""
+        return as_names("samples", self.samples) + as_names("features", self.features)
 
     def __fspath__(self) -> str:
         return self.path

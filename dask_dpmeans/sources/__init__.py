@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from dask_dpmeans.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources.arrow_columns import KeptColumns, feature_columns, kept_columns
     from dask_dpmeans.sources.categories import CategoricalColumns, Categories, Category
     from dask_dpmeans.sources.cluster import connect
     from dask_dpmeans.sources.cubes import Cube, centers_array, cube_like, open_cube
@@ -38,7 +37,13 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.layout import Layout
     from dask_dpmeans.sources.missing_values import whole, with_nan
-    from dask_dpmeans.sources.named_columns import named_inputs, named_rows
+    from dask_dpmeans.sources.named_columns import (
+        KeptColumns,
+        feature_columns,
+        kept_columns,
+        named_inputs,
+        named_rows,
+    )
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
     from dask_dpmeans.sources.opening import OpenedPath, open_groups, unwrap, working_dtype
     from dask_dpmeans.sources.options import (
@@ -75,7 +80,6 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            ".arrow_columns": "KeptColumns feature_columns kept_columns",
             ".categories": "CategoricalColumns Categories Category",
             ".cluster": "connect",
             ".cubes": "Cube centers_array cube_like open_cube",
@@ -93,7 +97,7 @@ else:
             ".label_map": "map_height write_label_map",
             ".layout": "Layout",
             ".missing_values": "whole with_nan",
-            ".named_columns": "named_inputs named_rows",
+            ".named_columns": "KeptColumns feature_columns kept_columns named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",
             ".opening": "OpenedPath open_groups unwrap working_dtype",
             ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "

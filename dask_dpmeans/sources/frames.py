@@ -56,6 +56,29 @@ class Frame:
         pairs = zip(self.labels, self.widths, strict=True)
         return tuple(name for label, width in pairs for name in list_names(label, width))
 
+    @property
+    def chosen_labels(self) -> tuple[Any, ...]:
+        """Label of each column, as of a table in files whose path names none."""
+        return self.labels
+
+    @property
+    def lists(self) -> set[Any]:
+        """Labels of the columns of lists, each of which becomes several columns."""
+        pairs = zip(self.labels, self.widths, strict=True)
+        return {label for label, width in pairs if width is not None}
+
+    def column(self, label: Any) -> Any:
+        """Return one column: an array, (n,), or a series of Dask."""
+        if is_dask_frame(self.native):
+            return self.native[label]
+        return nw.from_native(self.native, eager_only=True)[label].to_numpy()
+
+    def select(self, labels: Sequence[Any]) -> Any:
+        """Return a data frame with some of the columns, in this order."""
+        if is_dask_frame(self.native):
+            return self.native[list(labels)]
+        return nw.from_native(self.native, eager_only=True).select(*labels).to_native()
+
     def read(
         self, name: str, wanted: CategoricalColumns | None = None, used: Sequence[int] | None = None
     ) -> tuple[Any, Categories]:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.frames import Frame, frame_of
     from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, is_latitude
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features, with_csr
-    from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.layout import Layout
     from dask_dpmeans.sources.missing_values import whole, with_nan
     from dask_dpmeans.sources.named_columns import (
@@ -94,7 +93,6 @@ else:
             ".frames": "Frame frame_of",
             ".grids": "Coordinate Dimensions Grid is_cube is_latitude",
             ".inputs": "as_source open_source source_of_features with_csr",
-            ".label_map": "map_height write_label_map",
             ".layout": "Layout",
             ".missing_values": "whole with_nan",
             ".named_columns": "KeptColumns feature_columns kept_columns named_inputs named_rows",

@@ -285,7 +285,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
     if left:
         raise OSError(
-            f"{output.shown} could not be removed, {', '.join(left[: checks.MOST_LISTED])} is left: try again"
+            f"{output.shown} could not be removed, {checks.list_some(left)} is left: try again"
         )
     output.location.remove([MARK])
 
@@ -301,12 +301,9 @@ def removable_files(output: Output, names: Iterable[str]) -> list[str]:
     foreign = sorted({top_or_path(entry, names) for entry in others})
     if not foreign:
         return entries
-    more = ""
-    if len(foreign) > checks.MOST_LISTED:
-        more = f" and {len(foreign) - checks.MOST_LISTED} more"
     raise InputError(
-        f"{output.path} also holds {', '.join(foreign[: checks.MOST_LISTED])}{more}, not written by this "
-        "package: move that away first"
+        f"{output.path} also holds {checks.list_some(foreign)}, not written by this package: move that "
+        "away first"
     )
 
 
@@ -436,8 +433,7 @@ def new_output(
     """
     check_options(storage_options, out)
     output = Output.at(out, storage_options)
-    with only_job(output.location) as job:
-        output.check_target(kind, inputs, force=force)
+    with output.locked(kind, inputs, force=force) as job:
         remove(output, names)
         described = {"format": FORMAT, "kind": kind, **attributes}
         output.begin(described)

@@ -22,16 +22,19 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Answer, Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import check_versions, workers_of
-from dask_dpmeans.sources.executors.base import Pieces, call_job, count_rows, with_check
-from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
-from dask_dpmeans.sources.executors.keys import (
+from dask_dpmeans.sources.executors.base import (
     Keys,
     Literal,
+    Pieces,
+    call_job,
+    count_rows,
     key_numbers,
     kind_of,
     shard_bounds,
     value_of,
+    with_check,
 )
+from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
 from dask_dpmeans.sources.executors.process import (
     keep_freed_memory,
     one_blas_thread,

@@ -12,7 +12,7 @@ from dask_dpmeans.engine.plan import Kernel, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import first_flaw
-from dask_dpmeans.sources.executors.keys import Keys
+from dask_dpmeans.sources.executors.base import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
 from dask_dpmeans.sources.frames import array_of_partitions, frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import da, dask, is_dask_array, is_zarr_array, is_zarr_group

@@ -64,14 +64,26 @@ def open_rows(
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
             click.echo(f"{reason}; {keep}", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    connected: AbstractContextManager[Any] = nullcontext()  # threads need no Dask
-    if scheduler or file or workers is not None:
-        connected = sources.connect(scheduler, workers, threads, memory_limit, timeout, tls, file)
-    with connected as client:
+    with connect(scheduler, workers, threads, memory_limit, timeout, tls, file) as client:
         if client is None:
             yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
         else:
             yield rows, {"client": client, "worker_timeout": timeout, **stored}
+
+
+def connect(
+    scheduler: str | None,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: int | None,
+    timeout: float,
+    tls: tuple[str, str, str] | None,
+    file: str | None,
+) -> AbstractContextManager[Any]:
+    """Connect to a scheduler, or start workers; for threads there is no client, nor is Dask loaded."""
+    if scheduler is None and workers is None and file is None:
+        return nullcontext()
+    return sources.connect(scheduler, workers, threads, memory_limit, timeout, tls, file)
 
 
 def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:

@@ -12,26 +12,10 @@ import click
 import dask_dpmeans
 from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
+from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import (
-    COMPUTE_OPTIONS,
-    COSTS,
-    DIVERGENCE,
-    FILL_MISSING,
-    GROUPS,
-    LINKAGE_METRIC,
-    MISSING_VALUES,
-    SEARCH,
-    SEED,
-    STOPPING_OPTIONS,
-    choice,
-    fit_command_named,
-    flag,
-    number,
-    number_or_auto,
-)
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.flags import OPTIONS
 
@@ -40,8 +24,8 @@ KERNEL_OPTIONS = (
     click.option(
         "--gamma", type=float, help="Parameter of rbf and poly; default 1 / (number of columns)."
     ),
-    number("--degree", 3, "Parameter of poly."),
-    number("--coef0", 1.0, "Parameter of poly."),
+    option.number("--degree", 3, "Parameter of poly."),
+    option.number("--coef0", 1.0, "Parameter of poly."),
 )
 APPROXIMATION_OPTIONS = (
     click.option(
@@ -55,9 +39,9 @@ APPROXIMATION_OPTIONS = (
 )
 
 
-@fit_command_named(
+@option.fit_command_named(
     "fit",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "auto chooses a price, and so the number of clusters, from the rows. A number is a radius: a row farther than "
         "its square root from every center opens a cluster. With --search, the number is the price of a cluster. With "
@@ -66,8 +50,8 @@ APPROXIMATION_OPTIONS = (
         default=AUTO,
         show_default=True,
     ),
-    SEARCH,
-    choice(
+    option.SEARCH,
+    option.choice(
         "--effort",
         EFFORTS,
         "normal",
@@ -78,13 +62,13 @@ APPROXIMATION_OPTIONS = (
         type=float,
         help="End the best effort once it is proved to be at most this share above the optimum.",
     ),
-    *COSTS,
+    *option.COSTS,
     click.option(
         "--outlier-share",
         type=float,
         help="Find an --outlier-penalty for about this share of the rows, such as 0.02.",
     ),
-    number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
+    option.number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
     click.option(
         "--init",
         default="mean",
@@ -92,7 +76,9 @@ APPROXIMATION_OPTIONS = (
         metavar="mean|RUN",
         help="Start from the mean, or from a run.",
     ),
-    flag("--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."),
+    option.flag(
+        "--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."
+    ),
 )
 def fit_command(init: str, **how: Any) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
@@ -100,26 +86,26 @@ def fit_command(init: str, **how: Any) -> None:
     fit_with(dask_dpmeans.DPMeans, how | {"init": start})
 
 
-@fit_command_named(
+@option.fit_command_named(
     "hdp",
-    click.option("--groups", metavar="ARRAY", required=True, help=GROUPS),
-    number_or_auto(
+    click.option("--groups", metavar="ARRAY", required=True, help=option.GROUPS),
+    option.number_or_auto(
         "--local-penalty",
         "Price of each center that a data set uses. auto chooses both prices from the rows, with --search.",
         default=AUTO,
         show_default=True,
     ),
-    number_or_auto(
+    option.number_or_auto(
         "--global-penalty",
         "Price of a center. Both are numbers, or both auto.",
         default=AUTO,
         show_default=True,
     ),
-    SEARCH,
-    DIVERGENCE,
-    MISSING_VALUES,
+    option.SEARCH,
+    option.DIVERGENCE,
+    option.MISSING_VALUES,
     *APPROXIMATION_OPTIONS,
-    choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
+    option.choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
 def hdp_command(**how: Any) -> None:
@@ -133,19 +119,19 @@ def hdp_command(**how: Any) -> None:
     fit_with(dask_dpmeans.HDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "kernel",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, in units of the kernel. auto chooses it, with an --approximation.",
         required=True,
     ),
-    choice(
+    option.choice(
         "--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."
     ),
     *KERNEL_OPTIONS,
     *APPROXIMATION_OPTIONS,
-    SEARCH,
+    option.SEARCH,
 )
 def kernel_command(**how: Any) -> None:
     """Cluster the rows of DATA in the space of a kernel function."""
@@ -153,7 +139,7 @@ def kernel_command(**how: Any) -> None:
     fit_with(dask_dpmeans.KernelDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "spectral",
     click.option(
         "--penalty",
@@ -161,40 +147,40 @@ def kernel_command(**how: Any) -> None:
         required=True,
         help="Eigenvectors with a larger eigenvalue are used.",
     ),
-    choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
+    option.choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
     click.option(
         "--gamma",
         type=float,
         help="Parameter of rbf: exp(-gamma x squared distance); default 1 / columns.",
     ),
-    number("--neighbors", 10, "Number of nearest_neighbors, with the row itself."),
-    number("--landmarks", 1000, "Number of rows that represent all rows for rbf."),
-    number("--max-components", 256, "Stop with an error if more eigenvectors are used."),
-    number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
-    SEARCH,
+    option.number("--neighbors", 10, "Number of nearest_neighbors, with the row itself."),
+    option.number("--landmarks", 1000, "Number of rows that represent all rows for rbf."),
+    option.number("--max-components", 256, "Stop with an error if more eigenvectors are used."),
+    option.number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
+    option.SEARCH,
 )
 def spectral_command(**how: Any) -> None:
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
     fit_with(dask_dpmeans.SpectralDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "graph",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, negative; for the normalized cut, between -1 and 0. auto chooses it "
         "from the links.",
         default=AUTO,
         show_default=True,
     ),
-    choice("--cut", CUTS, "normalized", "The cut to minimize."),
-    choice(
+    option.choice("--cut", CUTS, "normalized", "The cut to minimize."),
+    option.choice(
         "--init",
         INITS,
         "coarsen",
         "Start with each node as a cluster (coarsen), or with one cluster as Algorithm 1 does (mean).",
     ),
-    last=(SEED, FILL_MISSING, *COMPUTE_OPTIONS, *STOPPING_OPTIONS),
+    last=(option.SEED, option.FILL_MISSING, *option.COMPUTE_OPTIONS, *option.STOPPING_OPTIONS),
 )
 def graph_command(**how: Any) -> None:
     """Cluster the nodes of a graph.
@@ -205,15 +191,15 @@ def graph_command(**how: Any) -> None:
     fit_with(dask_dpmeans.GraphCutDPMeans, how | unused)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "shapes",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, from -1 to below 0: the nearer to 0, the fewer clusters. auto chooses it from the rows.",
         default=AUTO,
         show_default=True,
     ),
-    number_or_auto(
+    option.number_or_auto(
         "--micro-penalty",
         "Price of a micro-cluster, in squared units of the rows. auto chooses it from the rows.",
         default=AUTO,
@@ -225,7 +211,7 @@ def graph_command(**how: Any) -> None:
         type=float,
         help="Label -1 for rows of less than this share of the density of their cluster, as 0.2.",
     ),
-    LINKAGE_METRIC,
+    option.LINKAGE_METRIC,
 )
 def shapes_command(**how: Any) -> None:
     """Cluster the rows of DATA into clusters of any shape.
@@ -242,10 +228,10 @@ def _check_components(how: Mapping[str, Any]) -> None:
 
 def fit_with(estimator: type[Any], how: Mapping[str, Any]) -> None:
     """Fit an estimator, whose parameters are options of the same names; None is its default."""
-    names = {OPTIONS.get(name, name): name for name in signature(estimator).parameters}
-    given = {names[option]: value for option, value in how.items() if option in names}
+    names = {OPTIONS.get(each, each): each for each in signature(estimator).parameters}
+    given = {names[name]: value for name, value in how.items() if name in names}
     method = estimator(**{name: value for name, value in given.items() if value is not None})
-    others = {option: value for option, value in how.items() if option not in names}
+    others = {name: value for name, value in how.items() if name not in names}
     fit_from_options(method=method, **others)
 
 

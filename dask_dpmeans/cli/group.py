@@ -21,17 +21,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dask_dpmeans.errors import (
-    ClusterLostError,
-    CorruptStoreError,
-    InputError,
-    LockLostError,
-    NoWorkersError,
-    TooManyClustersError,
-    VersionsDifferError,
-    of_store,
-    redact,
-)
+from dask_dpmeans import errors
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
 from dask_dpmeans.flags import OPTIONS, flags
 from dask_dpmeans.registry import METHODS
@@ -175,22 +165,28 @@ class Commands(click.Group):
                 raise
             except KeyboardInterrupt as error:
                 raise StoppedError(f"stopped: {ANEW}") from error
-            except (InputError, TooManyClustersError, VersionsDifferError) as error:
+            except (
+                errors.InputError,
+                errors.TooManyClustersError,
+                errors.VersionsDifferError,
+            ) as error:
                 raise WrongUseError(in_options(str(error), self.options_of(ctx))) from error
-            except (ClusterLostError, NoWorkersError) as error:
+            except (errors.ClusterLostError, errors.NoWorkersError) as error:
                 raise StoppedError(str(error)) from error
             except BrokenPipeError:  # the reader of the output has closed it
                 raise
-            except (CorruptStoreError, LockLostError) as error:
+            except (errors.CorruptStoreError, errors.LockLostError) as error:
                 raise click.ClickException(in_options(str(error), AGAIN)) from error
             except Exception as error:
-                if not of_store(error):
+                if not errors.of_store(error):
                     raise
                 if is_forbidden(error):
-                    raise WrongUseError(f"{redact(str(error))}: {FORBIDDEN}") from error
+                    raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
                 if isinstance(error, OSError) and error.errno in FULL:
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
-                raise click.ClickException(redact(str(error) or type(error).__name__)) from error
+                raise click.ClickException(
+                    errors.redact(str(error) or type(error).__name__)
+                ) from error
 
     def options_of(self, ctx: click.Context) -> set[str]:
         """Return the names of the options of the command that was called."""
@@ -230,7 +226,7 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
         if entry.command == command and name in EXPLAINED:  # spares loading the estimator
             try:
                 refuse_options(estimator, signature(entry.spec.estimator).parameters, [name])
-            except InputError as reason:
+            except errors.InputError as reason:
                 raise WrongUseError(str(reason)) from error
 
 

@@ -13,16 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from dask_dpmeans import sources, storage
+from dask_dpmeans.cli import choices
 from dask_dpmeans.cli.absent import DATA_ARGUMENT
-from dask_dpmeans.cli.choices import (
-    AUTO,
-    DIVERGENCES,
-    LINKAGE_METRICS,
-    METRICS,
-    MISSING,
-    MIXED,
-    PLAIN,
-)
 from dask_dpmeans.cli.group import CommandWithHeadings
 
 Decorator = Callable[[Any], Any]
@@ -346,12 +338,12 @@ def _divergence(_: click.Context, __: click.Parameter, text: str) -> str | dict[
 
 def _penalty(_: click.Context, __: click.Parameter, text: str) -> float | str:
     """Return the penalty of a text: a number, or "auto"."""
-    if text == AUTO:
+    if text == choices.AUTO:
         return text
     try:
         return float(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a number or {AUTO}") from error
+        raise click.BadParameter(f"{text!r} is not a number or {choices.AUTO}") from error
 
 
 def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
@@ -366,24 +358,24 @@ COSINE = (
 )
 METRIC = choice(
     "--metric",
-    METRICS,
+    choices.METRICS,
     "euclidean",
     f"{COSINE} haversine takes latitude and longitude in degrees: a penalty as a radius is in kilometers, as a "
     "price in square kilometers.",
 )
-LINKAGE_METRIC = choice("--metric", LINKAGE_METRICS, "euclidean", COSINE)
+LINKAGE_METRIC = choice("--metric", choices.LINKAGE_METRICS, "euclidean", COSINE)
 DIVERGENCE = click.option(
     "--divergence",
-    default=PLAIN,
+    default=choices.PLAIN,
     show_default=True,
     callback=_divergence,
     metavar="NAME|COLUMN=NAME,...",
-    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(DIVERGENCES)}; "
-    f"{MIXED} is categorical for columns of categories and squared for others.",
+    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(choices.DIVERGENCES)}; "
+    f"{choices.MIXED} is categorical for columns of categories and squared for others.",
 )
 MISSING_VALUES = choice(
     "--missing",
-    MISSING,
+    choices.MISSING,
     "error",
     "observed takes rows with missing values, and scales their costs up to all columns; unscaled does not scale.",
 )

@@ -142,8 +142,8 @@ def connect(
     timeout: float,
     tls: tuple[str, str, str] | None = None,
     scheduler_file: str | None = None,
-) -> Iterator[Client]:
-    """Connect to a scheduler, or start worker processes here, and yield a client.
+) -> Iterator[Client | None]:
+    """Connect to a scheduler, or start worker processes here; yield a client, or None for threads.
 
     The scheduler is at an address, or in a file that it wrote or will write soon.  `tls` names PEM
     files: the authority, the certificate and its key; None for Dask's own configuration.
@@ -153,22 +153,23 @@ def connect(
         with client, report_lost_scheduler(client):
             wait_for_worker(client, timeout)
             yield client
-        return
-    n_workers = workers or 1
-    cluster = _start_cluster(
-        n_workers=n_workers,
-        threads_per_worker=threads or max(1, own_threads() // n_workers),
-        memory_limit="auto" if memory_limit is None else memory_limit,
-        dashboard_address=None,
-        # None alone still takes port 8787, and warns where another cluster has it.
-        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-    )
-    try:
-        with Client(cluster, set_as_default=False) as client:
-            client.register_plugin(QuietEnd())
-            yield client
-    finally:
-        close_cluster(cluster)
+    elif workers is not None:
+        cluster = _start_cluster(
+            n_workers=workers,
+            threads_per_worker=threads or max(1, own_threads() // workers),
+            memory_limit="auto" if memory_limit is None else memory_limit,
+            dashboard_address=None,
+            # None alone still takes port 8787, and warns where another cluster has it.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        )
+        try:
+            with Client(cluster, set_as_default=False) as client:
+                client.register_plugin(QuietEnd())
+                yield client
+        finally:
+            close_cluster(cluster)
+    else:
+        yield None
 
 
 def _start_cluster(**options: Any) -> LocalCluster:

@@ -16,12 +16,7 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.tables import (
-    list_columns,
-    stored_columns,
-    table_names,
-    table_path,
-)
+from dask_dpmeans.sources.formats import tables
 from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
 from dask_dpmeans.sources.lazy_modules import pyarrow
 from dask_dpmeans.sources.opening import OpenedPath
@@ -47,7 +42,7 @@ class StoredTable:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of all columns."""
-        return table_names(self.place, "data")
+        return tables.table_names(self.place, "data")
 
     @property
     def chosen_labels(self) -> tuple[str, ...]:
@@ -57,7 +52,7 @@ class StoredTable:
     @property
     def lists(self) -> set[str]:
         """Names of the columns of lists, each of which becomes several columns."""
-        return list_columns(self.place, "data")
+        return tables.list_columns(self.place, "data")
 
     def column(self, name: str) -> str:
         """Return the path of one column."""
@@ -84,7 +79,7 @@ def table_of(data: Any, storage_options: Mapping[str, Any] | None) -> StoredTabl
     """Return a table with names of columns, in files or in a data frame; None for other data."""
     if not isinstance(data, str | os.PathLike):
         return frame_of(data, "data")
-    table = table_path(os.fspath(data))
+    table = tables.table_path(os.fspath(data))
     return None if table is None else StoredTable(*table, Location.at(table[0], storage_options))
 
 
@@ -230,13 +225,13 @@ class KeptColumns:
 
     schema: Any
     """Schema of Arrow of these columns."""
-    tables: Iterator[Any]
+    rest: Iterator[Any]
     """All rows, in order, as tables of Arrow of any height."""
 
     def parts(self) -> Iterator[Any]:
         """Yield all rows, in order, as tables of `PART_ROWS` rows, the last one of fewer."""
         held = self.schema.empty_table()
-        for table in self.tables:
+        for table in self.rest:
             held = pyarrow.concat_tables([held, _cast(table, self.schema)])
             while held.num_rows >= PART_ROWS:
                 yield held.slice(0, PART_ROWS)
@@ -257,11 +252,11 @@ def kept_columns(
         )
     labels: Sequence[Any] = table.labels
     if isinstance(table, StoredTable):
-        labels = table_names(table.place, "data", index=True)
+        labels = tables.table_names(table.place, "data", index=True)
     for name in keep:
         check_column("keep", name, labels)
     if isinstance(table, StoredTable):
-        return KeptColumns(*stored_columns(table.place, tuple(keep), "data"))
+        return KeptColumns(*tables.stored_columns(table.place, tuple(keep), "data"))
     read = partial(_arrow, keep=keep)
     if not is_dask_frame(table.native):
         found = read(table.native)

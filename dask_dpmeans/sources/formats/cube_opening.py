@@ -7,13 +7,8 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.cube_plan import common_chunks, join_chunks, join_slabs, slabs
+from dask_dpmeans.sources.formats import cube_dataset
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
-from dask_dpmeans.sources.formats.cube_dataset import (
-    NETCDF,
-    explained_cube,
-    loaded_xarray,
-    open_dataset,
-)
 from dask_dpmeans.sources.formats.ome import chosen_level
 from dask_dpmeans.sources.grids import VARIABLE, Grid, as_names
 from dask_dpmeans.storage.location import Location
@@ -31,10 +26,10 @@ def open_cube(
     path: CubePath, place: Location, name: str, *, fill_missing: bool, observed: bool
 ) -> CubeRows:
     """Open a cube, whose rows are not counted yet."""
-    if not place.url.endswith(NETCDF):
-        with explained_cube(place):
+    if not place.url.endswith(cube_dataset.NETCDF):
+        with cube_dataset.explained_cube(place):
             place = chosen_level(place)
-    cube = open_dataset(place, None, fill_missing)
+    cube = cube_dataset.open_dataset(place, None, fill_missing)
     variables = _variables_of(cube, path, name)
     along, template = _template(cube, variables, path)
     grid = Grid.of(template, path.samples, path.features, name)
@@ -97,7 +92,7 @@ def _template(
     cube: "Dataset", variables: tuple[str, ...], path: CubePath
 ) -> "tuple[str | None, DataArray]":
     """Return the dimension of the variables, if any, and the cube as one array, without values."""
-    xarray = loaded_xarray()
+    xarray = cube_dataset.loaded_xarray()
     first = cube[variables[0]]
     dtype = np.result_type(*(cube[each].dtype for each in variables))
     single = len(variables) == 1 and VARIABLE not in path.named_dimensions

@@ -355,7 +355,6 @@ def stored_cells(place: Location) -> Any:
 
 
 def _stored_names(root: Any) -> Names:
-    """Return the names in an opened store or file."""
     obs = root["obs"].attrs
     parts = {part: sorted(root[part].keys()) if part in root else [] for part in PARTS}
     columns = [str(name) for name in obs.get("column-order", ())]

@@ -195,7 +195,6 @@ def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
 
 
 def _with_choice(request: Manifest, choice: Choice) -> Manifest:
-    """Return the request with a choice and its penalties."""
     penalties = {**request.parameters, **choice.penalties}
     return replace(request, choice=choice.as_json(), parameters=penalties)
 

@@ -126,7 +126,6 @@ def run_with_rows(store: AnyPlace) -> LoadedRun | None:
 
 
 def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:
-    """Return the stores of a page: one, or several runs to compare."""
     if isinstance(store, Sequence) and not isinstance(store, str):
         return compare_page.checked_number(store)
     return [store]

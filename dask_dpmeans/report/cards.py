@@ -74,7 +74,6 @@ def _words(portrait: Portrait) -> str:
 
 
 def _bars(feature: Feature) -> Bars:
-    """Return a feature with its bar and histograms."""
     end = max(-WIDEST, min(WIDEST, feature.score))
     own, overall = _shares(feature.counts), _shares(feature.overall)
     top = max(own.max(initial=0.0), overall.max(initial=0.0))

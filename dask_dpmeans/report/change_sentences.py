@@ -87,7 +87,6 @@ def sentences(changes: list[Change], one: Named, other: Named, first: str, secon
 
 
 def _sentence(change: Change, one: Named, other: Named, first: str, second: str) -> str:
-    """Return what became of one or more clusters, as a sentence."""
     before, after = one.list(change.before), other.list(change.after)
     some = "s" * (len(change.before) > 1)
     if change.kind == "moved":

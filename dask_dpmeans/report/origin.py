@@ -117,7 +117,6 @@ def arguments(given: list[str]) -> str:
 
 
 def _given_parameters(model: Model) -> dict[str, Any]:
-    """Return the parameters that differ from their defaults."""
     return differing_parameters(model.get_params(deep=False), type(model))
 
 

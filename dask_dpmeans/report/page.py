@@ -126,7 +126,6 @@ def html(page: Page) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a file of the page."""
     return files("dask_dpmeans.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -340,7 +340,6 @@ def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:
 
 
 def _pairs(model: Model, rows: RowParts) -> list[Picture]:
-    """Return the rows in pairs of columns."""
     if rows.overview is None or not rows.overview.pairs:
         return []
     names, found = rows.overview.columns, rows.overview.pairs

@@ -165,7 +165,6 @@ def _overview(
     columns: list[int] | None,
     index: Sequence[object] | None,
 ) -> RowParts:
-    """Return the maps and portraits of the clusters, and warnings about the rows."""
     if not has_centers(model):
         return RowParts()
     names = plot_data.feature_names(model)
@@ -226,7 +225,6 @@ def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) ->
 
 
 def _chart(result: Result, model: Model, source: RowSource) -> RowParts:
-    """Return the rows by longitude and latitude."""
     found = plot_data.chart(source, model, spec_of(model).predictor(result))
     caption = "Places in the colors of their clusters, and centers with their numbers."
     warnings = [UNWEIGHTED] if _weights_lost(result, model) else []

@@ -251,7 +251,6 @@ def _levels(cube: Any) -> dict[str, Names]:
 
 
 def _label(dim: str, value: Any) -> str:
-    """Return the text of one coordinate value."""
     if isinstance(value, np.datetime64):
         return str(np.datetime_as_string(value, unit="auto"))
     if isinstance(value, np.bool_ | np.number | int | float):

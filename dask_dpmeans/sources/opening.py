@@ -175,9 +175,8 @@ class Opener:
         table = table_path(path)
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
-            dimensions, missing = self.dimensions, self.missing
-            found = dimensions, missing, self.categorical, self.used
-            return open_table(place, columns, name, *found)
+            how = self.dimensions, self.missing, self.categorical, self.used
+            return open_table(place, columns, name, *how)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):

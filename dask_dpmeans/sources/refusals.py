@@ -1,7 +1,6 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
 import base64
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -315,13 +314,10 @@ def arrays_below(place: Location) -> str | None:
 
 def _is_array(folder: Path) -> bool:
     """Return whether a folder has the metadata of a Zarr array."""
-    if (folder / ".zarray").is_file():
-        return True
     try:
-        metadata = json.loads((folder / "zarr.json").read_text())
-    except (OSError, ValueError):
+        return isinstance(zarr.open(folder, mode="r"), zarr.Array)
+    except Exception:  # no metadata of Zarr, or damaged ones
         return False
-    return isinstance(metadata, dict) and metadata.get("node_type") == "array"
 
 
 def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:

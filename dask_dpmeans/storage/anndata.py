@@ -77,7 +77,6 @@ class CellStore:
         return list(self._attributes(self._obs())["column-order"])
 
     def _obs(self) -> dict[str, Any]:
-        """Return the file with the attributes of `obs`, as JSON."""
         found: dict[str, Any] | None = read_json(self.place / "obs" / GROUP_FILES[self.zarr_format])
         if found is None:
             raise InputError(f"{self.place.shown} has no obs")

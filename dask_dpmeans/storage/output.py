@@ -385,6 +385,11 @@ class FinishedOutput:
         table = f"{TABLES}/{name}"
         return arrays.verified_array(array, self.location / table, self.contents[table])
 
+    def open_rows(self, name: str) -> arrays.CheckedArray:
+        """Open an array over the rows, (n, ...), of which no chunk is missing."""
+        array = arrays.open_whole(self.location / name)
+        return arrays.CheckedArray(self.verified_array(name, array))
+
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
     ) -> list[npt.NDArray[Any]]:

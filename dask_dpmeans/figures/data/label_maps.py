@@ -73,9 +73,7 @@ def labels_on_grid(result: Result) -> LabelMap | None:
     if grid is None or len(grid["samples"]) != 2:
         return None
     steps = [-(-size // MOST_SAMPLES) for size in grid["samples"].values()]
-    labels = arrays.CheckedArray(
-        result.output.verified_array(LABEL_MAP, arrays.open_whole(result.store / LABEL_MAP))
-    )[:: steps[0], :: steps[1]]
+    labels = result.output.open_rows(LABEL_MAP)[:: steps[0], :: steps[1]]
     down, across = (
         _side(result, grid, name, step) for name, step in zip(grid["samples"], steps, strict=True)
     )

@@ -164,7 +164,6 @@ class DaskTasks:
     def _graph(
         self, job: Any, pieces: base.Pieces, keys: base.Keys, count: Count
     ) -> tuple[Node, list[Delayed]]:
-        """Return the job and its tasks."""
         shared = self._shared_job(job, len(pieces), keys)
         tasks = [
             self._task(shared[number % len(shared)], number, piece, keys, count)
@@ -200,7 +199,6 @@ class DaskTasks:
         count: Count,
         *carried: Node,
     ) -> Delayed:
-        """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *base.shard_bounds(shard))
         end_functions, bounds = self._end_functions(count, number), (blocks.start, blocks.stop)

@@ -187,7 +187,6 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
 
 
 def _decode_line(line: bytes, file: Location, name: str) -> str:
-    """Return the first line as text."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:

@@ -199,7 +199,6 @@ def _bits(field: Any) -> float:
 
 
 def _index_of(schema: Any) -> tuple[str, ...]:
-    """Return the columns that are the index of pandas."""
     named = (schema.pandas_metadata or {}).get("index_columns", [])
     return tuple(each for each in named if isinstance(each, str))
 

@@ -107,9 +107,13 @@ def stored_columns(
     """Return the schema of columns of any type, and all their rows as tables, in order."""
     opened = _format_of(place).open(_files(place, name), columns, name)
     schema = pyarrow.schema([opened[0].schema.field(column) for column in columns])
-    parts = tuple(part for file in opened for part in file.parts)
+    parts = _parts(opened)
     tables = (table.replace_schema_metadata(None) for table in table_rows.rows_of(parts, columns))
     return schema, tables
+
+
+def _parts(opened: list[table_files.TableFile]) -> tuple[table_files.TablePart, ...]:
+    return tuple(part for file in opened for part in file.parts)
 
 
 def check_available(place: Location, name: str) -> None:
@@ -167,7 +171,7 @@ def open_table(
     if dimensions == 1 and (len(chosen) != 1 or table_rows.is_lists(kinds[0])):
         raise _not_one(opened, chosen, path, name)
     _check_alike(opened, chosen, kinds, columns, path, name)
-    parts = tuple(part for file in opened for part in file.parts)
+    parts = _parts(opened)
     pairs = list(zip(chosen, kinds, strict=True))
     widths = tuple(_width(parts, *pair) if table_rows.is_lists(pair[1]) else None for pair in pairs)
     firsts = list(accumulate((1 if width is None else width for width in widths), initial=0))
@@ -242,7 +246,6 @@ def _not_one(
 
 
 def _is_coded(number: int, column: str, kind: Any, categorical: CategoricalColumns | None) -> bool:
-    """Return whether the values of a column are categories."""
     if categorical is None:
         return False
     if categorical.known is not None:
@@ -439,7 +442,6 @@ def _usable(opened: list[table_files.TableFile]) -> list[str]:
 
 
 def _is_usable(values: Any) -> bool:
-    """Return whether all values of a column can be used."""
     if values.null_count or table_rows.is_inexact(values).any():
         return False
     numbers = values.to_numpy()

@@ -290,7 +290,7 @@ def _page_of(
     if port is None:
         return nullcontext()
     try:
-        from dask_dpmeans.cli.live import LivePage  # noqa: PLC0415 (only this option needs Bokeh)
+        from dask_dpmeans.cli.live_page import LivePage  # noqa: PLC0415 (only this option needs Bokeh)
     except ImportError as error:
         name = str(error.name).partition(".")[0]
         if name not in ("bokeh", "matplotlib", "networkx"):

@@ -12,7 +12,7 @@ from dask_dpmeans.checks import format_share
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Overview
 from dask_dpmeans.report import cards
-from dask_dpmeans.report.live import live
+from dask_dpmeans.report.live_panels import live
 from dask_dpmeans.report.sentences import number
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'

@@ -14,7 +14,6 @@ from dask_dpmeans.lazy import lazy_names
 if TYPE_CHECKING:
     from dask_dpmeans.sources.categories import CategoricalColumns, Categories, Category
     from dask_dpmeans.sources.cluster import connect
-    from dask_dpmeans.sources.cubes import Cube, centers_array, cube_like, open_cube
     from dask_dpmeans.sources.dataset import RowSource
     from dask_dpmeans.sources.executors.process import one_blas_thread
     from dask_dpmeans.sources.executors.threads import Threads
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
         decoded_rows,
         stored_bytes,
     )
+    from dask_dpmeans.sources.xarray_cubes import Cube, centers_array, cube_like, open_cube
 else:
     # Dask and Zarr take long to load: importing an estimator loads none of them.
     __getattr__ = lazy_names(
@@ -81,7 +81,7 @@ else:
         {
             ".categories": "CategoricalColumns Categories Category",
             ".cluster": "connect",
-            ".cubes": "Cube centers_array cube_like open_cube",
+            ".xarray_cubes": "Cube centers_array cube_like open_cube",
             ".dataset": "RowSource",
             ".executors.process": "one_blas_thread",
             ".executors.threads": "Threads",

@@ -53,8 +53,7 @@ class Frame:
     @property
     def column_names(self) -> tuple[Any, ...]:
         """Label of each column of numbers."""
-        pairs = zip(self.labels, self.widths, strict=True)
-        return tuple(name for label, width in pairs for name in list_names(label, width))
+        return names_of_numbers(self.labels, self.widths)
 
     @property
     def chosen_labels(self) -> tuple[Any, ...]:
@@ -63,7 +62,10 @@ class Frame:
 
     @property
     def lists(self) -> set[Any]:
-        """Labels of the columns of lists, each of which becomes several columns."""
+        """Labels of the columns that may hold lists, each of which becomes several columns."""
+        if is_dask_frame(self.native):  # whose objects are not looked at
+            kinds = self.native.dtypes.items()
+            return {label for label, kind in kinds if str(kind).startswith(("object", "list"))}
         pairs = zip(self.labels, self.widths, strict=True)
         return {label for label, width in pairs if width is not None}
 
@@ -163,7 +165,7 @@ class Frame:
                     f"{name}: the categories of column {label!r} are not known before all of it is "
                     f"read: pass {name}.categorize([{label!r}]), which reads it once"
                 )
-            number += len(list_names(label, width))
+            number += 1 if width is None else width
         return found
 
     def _refusal(self, refused: Mapping[Any, str], name: str) -> InputError:
@@ -240,15 +242,16 @@ def refuse_query(data: Any, name: str) -> None:
         raise InputError(f"{name} is a {kind}, a query that has not run yet: pass {way}")
 
 
-def list_names(label: Any, width: int | None) -> list[Any]:
-    """Return the names of the columns of numbers that a column becomes.
+def names_of_numbers(labels: Sequence[Any], widths: Sequence[int | None]) -> tuple[Any, ...]:
+    """Return the names of the columns of numbers that columns become; lists have a width.
 
-    >>> list_names("age", None), list_names("emb", 2)
-    (['age'], ['emb_0', 'emb_1'])
+    >>> names_of_numbers(["age", "emb"], [None, 2])
+    ('age', 'emb_0', 'emb_1')
     """
-    if width is None:
-        return [label]
-    return [f"{label}_{number}" for number in range(width)]
+    found: list[Any] = []
+    for label, width in zip(labels, widths, strict=True):
+        found += [label] if width is None else [f"{label}_{number}" for number in range(width)]
+    return tuple(found)
 
 
 def _open_frame(native: Any) -> Any:

@@ -13,7 +13,7 @@ import dask_dpmeans
 from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli import options as option
-from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
+from dask_dpmeans.cli.choices import AFFINITIES, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
@@ -47,8 +47,6 @@ APPROXIMATION_OPTIONS = (
         "its square root from every center opens a cluster. With --search, the number is the price of a cluster. With "
         "--metric cosine, it is 2 (1 - cosine) of an angle; with haversine, a radius in kilometers or a price in "
         "square kilometers.",
-        default=AUTO,
-        show_default=True,
     ),
     option.SEARCH,
     option.choice(
@@ -92,15 +90,8 @@ def fit_command(init: str, **how: Any) -> None:
     option.number_or_auto(
         "--local-penalty",
         "Price of each center that a data set uses. auto chooses both prices from the rows, with --search.",
-        default=AUTO,
-        show_default=True,
     ),
-    option.number_or_auto(
-        "--global-penalty",
-        "Price of a center. Both are numbers, or both auto.",
-        default=AUTO,
-        show_default=True,
-    ),
+    option.number_or_auto("--global-penalty", "Price of a center. Both are numbers, or both auto."),
     option.SEARCH,
     option.DIVERGENCE,
     option.MISSING_VALUES,
@@ -170,8 +161,6 @@ def spectral_command(**how: Any) -> None:
         "--penalty",
         "Price of a cluster, negative; for the normalized cut, between -1 and 0. auto chooses it "
         "from the links.",
-        default=AUTO,
-        show_default=True,
     ),
     option.choice("--cut", CUTS, "normalized", "The cut to minimize."),
     option.choice(
@@ -196,14 +185,10 @@ def graph_command(**how: Any) -> None:
     option.number_or_auto(
         "--penalty",
         "Price of a cluster, from -1 to below 0: the nearer to 0, the fewer clusters. auto chooses it from the rows.",
-        default=AUTO,
-        show_default=True,
     ),
     option.number_or_auto(
         "--micro-penalty",
         "Price of a micro-cluster, in squared units of the rows. auto chooses it from the rows.",
-        default=AUTO,
-        show_default=True,
     ),
     click.option("--clusters", type=int, help="Number of clusters, in place of the --penalty."),
     click.option(

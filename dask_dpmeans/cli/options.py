@@ -346,8 +346,11 @@ def _penalty(_: click.Context, __: click.Parameter, text: str) -> float | str:
         raise click.BadParameter(f"{text!r} is not a number or {choices.AUTO}") from error
 
 
-def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
-    """Return an option for a penalty that may be "auto"."""
+def number_or_auto(name: str, help: str, *, required: bool = False) -> Decorator:
+    """Return an option for a penalty that may be "auto", which is the default."""
+    settings: dict[str, Any] = {"default": choices.AUTO, "show_default": True}
+    if required:
+        settings = {"required": True}
     return click.option(name, callback=_penalty, metavar="NUMBER|auto", help=help, **settings)
 
 

@@ -108,7 +108,9 @@ def fit(
     with store.locked("run", inputs, force=force, resume=resume) as lock:
         needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
         source = sources.open_source(arrays, columns, needs, compute)
-        sources.check_centers(method.center_names, source.column_names, source.prepare.columns)
+        sources.check_centers(
+            method.center_names, source.layout.column_names, source.prepare.columns
+        )
         ready = _prepare(store, lock, arrays, source, method, resume)
         if ready is None:
             return

@@ -147,7 +147,7 @@ def _weights_lost(result: Result, model: Model) -> bool:
 def _rows_changed(result: Result, model: Model, source: RowSource) -> bool:
     """Return whether the rows are known to differ from the rows of the fit."""
     fitted = result.manifest.input
-    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
+    if (source.plan.n_rows, source.layout.stored_columns) != fitted.shape:
         return True
     comparable = (
         source.summary.n_groups == fitted.n_groups

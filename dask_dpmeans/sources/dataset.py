@@ -6,8 +6,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import ReusableRound
@@ -19,6 +17,7 @@ from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.jobs import CarryJob, FoldJob, KeepJob, Known, MapJob
+from dask_dpmeans.sources.layout import Layout
 from dask_dpmeans.sources.names import Names, used_names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import Prepare
@@ -60,20 +59,12 @@ class RowSource:
     prepare: Prepare
     summary: Summary
     """Column statistics of the rows as kernels see them."""
-    stored_dtype: np.dtype[Any]
-    """Dtype of the input."""
-    stored_columns: int
-    """Number of columns of the input."""
-    checksummed: bool
-    """Whether all stored chunks have checksums, so that a flipped bit is found."""
+    layout: Layout
+    """The plan of the input, before a scale or features were known."""
     resident: bool
     """Whether rows are in memory; then threads may share a shard, and all shards are read."""
     room: int = 0
     """Bytes that may be kept in memory, beside the rows if they are there too."""
-    column_names: Names | None = None
-    """Names of the columns of the input, if it is a table."""
-    stored_categories: Categories = field(default_factory=dict)
-    """Categories of columns of codes, by the number of the column in the input."""
     n_values: int | None = None
     """Stored values of CSR rows; None for dense rows."""
     cube: CubeRows | None = None
@@ -87,13 +78,13 @@ class RowSource:
     def n_features(self) -> int:
         """Number of columns that kernels see."""
         if self.prepare.sparse:
-            return self.stored_columns
+            return self.layout.stored_columns
         return len(self.summary.sums)
 
     @property
     def used_names(self) -> Names | None:
         """Names of the columns that are used, if the input is a table."""
-        return used_names(self.column_names, self.prepare.columns)
+        return used_names(self.layout.column_names, self.prepare.columns)
 
     @property
     def used_columns(self) -> tuple[int, ...] | None:
@@ -103,8 +94,8 @@ class RowSource:
     @property
     def categories(self) -> Categories:
         """Categories of columns of codes, by the number of the column among those that are used."""
-        used = self.prepare.columns or range(self.stored_columns)
-        categories = self.stored_categories
+        used = self.prepare.columns or range(self.layout.stored_columns)
+        categories = self.layout.categories
         return {
             number: categories[column] for number, column in enumerate(used) if column in categories
         }

@@ -18,7 +18,8 @@ from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace, Location
-from dask_dpmeans.storage.output import Output, with_article
+from dask_dpmeans.storage.manifest import with_article
+from dask_dpmeans.storage.output import Output
 
 __all__ = ["checked_target", "origin", "page", "report", "run_with_rows"]
 

@@ -26,6 +26,15 @@ KINDS = {
 """Types of attributes of an output."""
 
 
+WITH_ARTICLE = ("run", "path", "penalty", "tree")
+"""Kinds of outputs that are countable nouns."""
+
+
+def with_article(kind: str | None) -> str:
+    """Return a kind of output with its article, if it has one."""
+    return f"a {kind}" if kind in WITH_ARTICLE else str(kind)
+
+
 @dataclass(frozen=True)
 class InputDescription:
     """The rows that a run or a path is of."""

@@ -20,7 +20,7 @@ from zarr.abc.codec import BytesBytesCodec
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage import arrays, manifest
 from dask_dpmeans.storage.array_spec import TABLES, Digests
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
@@ -33,11 +33,8 @@ from dask_dpmeans.storage.location import (
     place_of,
 )
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
 
-WITH_ARTICLE = ("run", "path", "penalty", "tree")
-"""Kinds of outputs that are countable nouns."""
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
 """Endings that a new group cannot have: a path such as `labels.csv` asks for a file."""
 
@@ -94,7 +91,7 @@ class Output:
             return False
         if mark[MARKER].get("kind") != "run":
             return True
-        return mark[MARKER].get("format") == FORMAT and not (
+        return mark[MARKER].get("format") == manifest.FORMAT and not (
             self.finished() or self.steps.committed()
         )
 
@@ -110,7 +107,7 @@ class Output:
         attributes = self._described()
         if attributes is None:
             return None
-        with malformed_as_corrupt(self.location, "output"):
+        with manifest.malformed_as_corrupt(self.location, "output"):
             return str(attributes[MARKER]["kind"])
 
     def _described(self) -> dict[str, Any] | None:
@@ -134,13 +131,13 @@ class Output:
         checks.switch("resume", resume)
         _check_place(self.location, inputs)
         there = self.kind()
-        if there is None and _is_free(self.location):
+        if there is None:
+            if not _is_free(self.location):
+                raise InputError(
+                    f"{self.path} exists and is not an output of this package, so it is never removed: give another path"
+                )
             self._refuse_file(kind)
             return
-        if there is None:
-            raise InputError(
-                f"{self.path} exists and is not an output of this package, so it is never removed: give another path"
-            )
         if there != kind:
             raise InputError(
                 f"{self.path} exists and is of another kind, {there}, so it is never removed: give another path"
@@ -151,7 +148,7 @@ class Output:
             way = "force=True removes it first"
             if kind == "run" or (kind == "path" and not self.finished()):
                 way = "resume=True goes on with it, force=True removes it first"
-            raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
+            raise InputError(f"{self.path} holds {manifest.with_article(kind)}: {way}")
         if resume and self.begun():
             self.request()  # refuses other formats
 
@@ -170,7 +167,7 @@ class Output:
         """Raise `InputError` for the path of a file of another kind."""
         if not self.path.lower().endswith(FILE_ENDINGS):
             return
-        stored = f"{with_article(kind)} is stored as a Zarr group"
+        stored = f"{manifest.with_article(kind)} is stored as a Zarr group"
         if kind == "predictions":
             stored = (
                 "predictions are stored as a Zarr group, or as a table if it ends with .parquet"
@@ -181,11 +178,11 @@ class Output:
         """Begin an output: write its mark, with the attributes that describe it."""
         arrays.create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
-    def request(self) -> Manifest:
+    def request(self) -> manifest.Manifest:
         """Return the request that `begin` was given."""
-        attributes = checked_attributes(arrays.attributes_of(self / STEPS), self.path)
-        with malformed_as_corrupt(self / STEPS):
-            return Manifest.from_json(attributes)
+        attributes = manifest.checked_attributes(arrays.attributes_of(self / STEPS), self.path)
+        with manifest.malformed_as_corrupt(self / STEPS):
+            return manifest.Manifest.from_json(attributes)
 
     def finish_with(self, written: "NewArrays", attributes: Mapping[str, Any]) -> None:
         """Write the metadata of the root, which finishes the output.
@@ -214,9 +211,11 @@ class Output:
         attributes = arrays.attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
-        with malformed_as_corrupt(self.location, kind):
+        with manifest.malformed_as_corrupt(self.location, kind):
             yield FinishedOutput(
-                self.location, checked_attributes(attributes, self.path), attributes[CONTENTS]
+                self.location,
+                manifest.checked_attributes(attributes, self.path),
+                attributes[CONTENTS],
             )
 
 
@@ -259,11 +258,11 @@ def _instead_of(output: Output, kind: str) -> str:
         absent = not output.location.remote and _is_free(output.location)
         return f"no {kind} of this package{': nothing is there' if absent else ''}"
     if output.finished():
-        return f"{with_article(there)}, not {with_article(kind)}"
+        return f"{manifest.with_article(there)}, not {manifest.with_article(kind)}"
     way = "make it again with force=True"
     if there in ("run", "path"):
         way = "resume=True goes on with it"
-    return f"{with_article(there)} that has not finished: {way}"
+    return f"{manifest.with_article(there)} that has not finished: {way}"
 
 
 def remove(output: Output, names: Iterable[str]) -> None:
@@ -277,7 +276,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     entries = removable_files(output, names)
     names = {*names, *output.grid_arrays()}
     grid = {"arrays": output.grid_arrays()}
-    described = {"format": FORMAT, "kind": kind, "grid": grid}
+    described = {"format": manifest.FORMAT, "kind": kind, "grid": grid}
     mark: dict[str, Any] = {MARKER: described, "run": uuid4().hex, "removed": True}
     arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
@@ -380,15 +379,18 @@ class FinishedOutput:
         """Return a small array, (...)."""
         return arrays.read(self.location / name, self.contents[name])[0]
 
-    def verified_array(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-        """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
-        table = f"{TABLES}/{name}"
-        return arrays.verified_array(array, self.location / table, self.contents[table])
-
-    def open_rows(self, name: str) -> arrays.CheckedArray:
-        """Open an array over the rows, (n, ...), of which no chunk is missing."""
-        array = arrays.open_whole(self.location / name)
-        return arrays.CheckedArray(self.verified_array(name, array))
+    def open_rows(
+        self, name: str, shape: tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
+    ) -> arrays.CheckedArray:
+        """Open an array over the rows, (*shape), of which no chunk is missing; each is compared."""
+        place, table = self.location / name, f"{TABLES}/{name}"
+        array = arrays.open_whole(place)
+        if shape is not None and (array.shape != shape or array.dtype != np.dtype(dtype)):
+            raise CorruptStoreError(
+                f"{place.url} holds {array.dtype} of shape {array.shape}, not {dtype} of shape {shape}"
+            )
+        content = self.contents[table]
+        return arrays.CheckedArray(arrays.verified_array(array, self.location / table, content))
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
@@ -440,16 +442,11 @@ def new_output(
     output = Output.at(out, storage_options)
     with output.locked(kind, inputs, force=force) as job:
         remove(output, names)
-        described = {"format": FORMAT, "kind": kind, **attributes}
+        described, written = (
+            {"format": manifest.FORMAT, "kind": kind, **attributes},
+            NewArrays(output),
+        )
         output.begin(described)
-        written = NewArrays(output)
         yield written
         job.check()
         output.finish_with(written, described)
-
-
-def with_article(kind: str | None) -> str:
-    """Return a kind of output with its article, if it has one."""
-    if kind in WITH_ARTICLE:
-        return f"a {kind}"
-    return str(kind)

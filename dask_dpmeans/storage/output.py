@@ -134,7 +134,8 @@ class Output:
         if there is None:
             if not _is_free(self.location):
                 raise InputError(
-                    f"{self.path} exists and is not an output of this package, so it is never removed: give another path"
+                    f"{self.path} exists and is not an output of this package, so it is never removed: "
+                    "give another path"
                 )
             self._refuse_file(kind)
             return
@@ -169,9 +170,7 @@ class Output:
             return
         stored = f"{manifest.with_article(kind)} is stored as a Zarr group"
         if kind == "predictions":
-            stored = (
-                "predictions are stored as a Zarr group, or as a table if it ends with .parquet"
-            )
+            stored = f"{kind} are stored as a Zarr group, or as a table if it ends with .parquet"
         raise InputError(f"{self.path} has the ending of a file: {stored}; end it with .zarr")
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
@@ -212,11 +211,8 @@ class Output:
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
         with manifest.malformed_as_corrupt(self.location, kind):
-            yield FinishedOutput(
-                self.location,
-                manifest.checked_attributes(attributes, self.path),
-                attributes[CONTENTS],
-            )
+            described = manifest.checked_attributes(attributes, self.path)
+            yield FinishedOutput(self.location, described, attributes[CONTENTS])
 
 
 def _grid_arrays(described: Mapping[str, Any]) -> list[str]:
@@ -442,11 +438,9 @@ def new_output(
     output = Output.at(out, storage_options)
     with output.locked(kind, inputs, force=force) as job:
         remove(output, names)
-        described, written = (
-            {"format": manifest.FORMAT, "kind": kind, **attributes},
-            NewArrays(output),
-        )
+        described = {"format": manifest.FORMAT, "kind": kind, **attributes}
         output.begin(described)
+        written = NewArrays(output)
         yield written
         job.check()
         output.finish_with(written, described)

@@ -1,4 +1,4 @@
-"""What the executors share: keys of tasks, values that travel in them, checks and counts."""
+"""Functions that the executors share, keys of tasks, and values that travel in tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -98,12 +98,19 @@ def _write_shares(axes: Axes, shares: Float64Array) -> None:
     axes.set_xlim(0, 1.25 * shares.max())
 
 
+class ProfileOptions(TypedDict, total=False):
+    """Limits of a profile."""
+
+    max_features: int
+    max_clusters: int
+
+
 def profile(
     model: data.Model,
     feature_names: Sequence[str] | None = None,
     figure: canvas.AnyFigure | None = None,
     ax: Axes | None = None,
-    **most: int,
+    **most: Unpack[ProfileOptions],
 ) -> canvas.AnyFigure:
     """Draw z-scores of the centers as a heat map: the features in which clusters differ.
 
@@ -166,8 +173,18 @@ def _left_out(what: str, names: list[str], most: int = 8) -> list[str]:
     return wrap(f"left out, differing least: {what} {some}{more}", 60)
 
 
+class SharingOptions(TypedDict, total=False):
+    """Limits of a picture of shares."""
+
+    max_lines: int
+    max_centers: int
+
+
 def sharing(
-    model: HDPMeans, figure: canvas.AnyFigure | None = None, ax: Axes | None = None, **most: int
+    model: HDPMeans,
+    figure: canvas.AnyFigure | None = None,
+    ax: Axes | None = None,
+    **most: Unpack[SharingOptions],
 ) -> canvas.AnyFigure:
     """Draw the shares of the clusters in the weight of each data set.
 

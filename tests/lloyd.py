@@ -12,7 +12,7 @@ import click
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dask_dpmeans.cli.fitting import fit_from_options
+from dask_dpmeans.cli.fitting import fit_with
 from dask_dpmeans.cli.options import FIT_OPTIONS, with_options
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Kernel, Source
@@ -127,9 +127,8 @@ SPEC = MethodSpec(Lloyd, predictor, arrays=(*CENTERS, FIRST_ROWS))
 @click.argument("run")
 @click.option("--clusters", type=int, default=2)
 @with_options(*FIT_OPTIONS)
-def lloyd_command(data: str, run: str, clusters: int, **how: Any) -> None:
+def lloyd_command(**how: Any) -> None:
     """Cluster the rows of DATA by k-means."""
-    limits = {"max_iter": how.pop("max_iter"), "random_state": how.pop("seed")}
     for name in ("tol", "max_clusters"):
         how.pop(name)
-    fit_from_options(data, run, Lloyd(clusters, **limits), **how)
+    fit_with(Lloyd, how)

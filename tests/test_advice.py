@@ -138,7 +138,7 @@ def test_columns_that_all_files_have_alike_are_proposed(folder: Path) -> None:
     pq.write_table(pa.table({"a": [1], "b": [2.0], "c": [2], "d": [1]}), "many.parquet/2.parquet")
     for path in ("many.parquet", "many.parquet#a,b"):
         [proposed] = shlex.split(between(refused(path), "name those to use, as ", " does"))
-        assert as_source(proposed).stored_columns == 2
+        assert as_source(proposed).layout.stored_columns == 2
     with pytest.raises(
         InputError, match=r"must be one column, got a, b, c: name those to use, as '\S+#b' does"
     ):

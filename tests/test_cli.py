@@ -1008,7 +1008,7 @@ def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, comma
 
 STOPPED_TWICE = """
 import os, signal
-from dask_dpmeans.cli.stopping import stoppable
+from dask_dpmeans.cli.group import stoppable
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with stoppable() as stopper:
     stopper.working = True

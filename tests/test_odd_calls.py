@@ -282,7 +282,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
         own = {
             each
             for each, value in vars(module).items()
-            if getattr(value, "__module__", "") == module.__name__
+            if str(getattr(value, "__module__", "")).startswith(module.__name__)
         }
         names = set(getattr(module, "__all__", own)) - set(hidden)
         here = {each: getattr(module, each) for each in names if not each.startswith("_")}

@@ -30,7 +30,7 @@ from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.figures.data import Neighbor, Overview, Portrait
-from dask_dpmeans.report import page, run_page, sentences
+from dask_dpmeans.report import origin, page, run_page, sentences
 from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.report.run_rows import UNGROUPED, UNWEIGHTED
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
@@ -222,15 +222,15 @@ def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     run = open_run(folder / f"{name}-run")
     result, model = run.result, load(run.result.store.location)
-    words = shlex.split(run_page.command(result, model))
+    words = shlex.split(origin.command(result, model))
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
     same(load("again.zarr"), model)
     if name not in ("fit", "hdp", "graph"):  # of the others the call differs in the estimator alone
-        assert f"{type(model).__name__}(" in run_page.call(result, model)
+        assert f"{type(model).__name__}(" in origin.call(result, model)
         return
     shutil.rmtree("again.zarr")
-    exec(run_page.call(result, model), {})
+    exec(origin.call(result, model), {})
     same(load("again.zarr"), model)
 
 
@@ -896,7 +896,7 @@ def test_rows_of_a_run_without_their_groups_are_said_to_lie_at_the_nearest_cente
         rng.integers(4, size=200),
     )
     fit(rows, tmp_path / "run", HDPMeans(20.0, 60.0, random_state=0), groups=groups)
-    found = run_page.page(tmp_path / "run", data=rows)
+    found = page(tmp_path / "run", data=rows)
     assert UNGROUPED in found.warnings
     assert all(each.doubt is None for each in found.overview.clusters)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from overviews import overview, page_of
 
-from dask_dpmeans.report import live
+from dask_dpmeans.report import live_panels as live
 from dask_dpmeans.report.page import html
 
 sync_api = pytest.importorskip("playwright.sync_api")

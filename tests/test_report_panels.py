@@ -12,7 +12,8 @@ from overviews import overview
 
 from dask_dpmeans.figures.data import Feature
 from dask_dpmeans.figures.plot.maps import shade
-from dask_dpmeans.report import cards, live
+from dask_dpmeans.report import cards
+from dask_dpmeans.report import live_panels as live
 
 COUNTS = arrays(np.float64, st.tuples(*[st.integers(1, 9)] * 3), elements=st.integers(0, 50))
 

@@ -313,7 +313,7 @@ class StoredCells(FileCells):
 
     def write(self, key: str, model: Any, where: str) -> None:
         """Write the column and the entry of `uns`."""
-        store = CellStore.of(self.place, self.root)
+        store = CellStore(self.place, self.root.metadata.zarr_format)
         store.write(key, model.labels_, category_names(model), entry_of(model, where))
 
 
@@ -355,7 +355,6 @@ def stored_cells(place: Location) -> Any:
 
 
 def _stored_names(root: Any) -> Names:
-    """Return the names in an opened store or file."""
     obs = root["obs"].attrs
     parts = {part: sorted(root[part].keys()) if part in root else [] for part in PARTS}
     columns = [str(name) for name in obs.get("column-order", ())]

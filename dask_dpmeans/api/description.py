@@ -16,7 +16,7 @@ from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.block import takes_csr
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.sources import Categories, CubePath, CubeRows, Layout, RowSource, is_latitude
+from dask_dpmeans.sources import CubePath, CubeRows, Layout, RowSource, is_latitude
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
 
@@ -31,32 +31,28 @@ def request_of(
     feature_map: FeatureMap | None = None,
 ) -> Manifest:
     """Return the request of a run, without the estimator, the paths and the fingerprint."""
-    columns, names = source.prepare.columns, source.column_names
+    layout = source.layout if isinstance(source, RowSource) else source
+    columns, names = source.prepare.columns, layout.column_names
     return Manifest(
         kind="run",
         method=method.name,
         parameters=describe_parameters(method, feature_map),
         random_state=seed,
         input=InputDescription(
-            shape=(source.plan.n_rows, source.stored_columns),
-            dtype=source.stored_dtype.str,
+            shape=(source.plan.n_rows, layout.stored_columns),
+            dtype=layout.stored_dtype.str,
             columns=None if columns is None else tuple(columns),
             scaled=scaled,
             weighted=weighted,
             block_rows=source.plan.block_rows,
-            categories=_categories_of(source),
+            categories=layout.categories,
             sparse=source.n_values is not None and takes_csr(feature_map),
         ),
         column_names=None if names is None else tuple(names),
-        checksummed=source.checksummed,
+        checksummed=layout.checksummed,
         versions=versions(),
         learned_features=feature_map is not None,
     )
-
-
-def _categories_of(source: RowSource | Layout) -> Categories:
-    """Return categories of columns of codes, by the number of the column in the input."""
-    return source.stored_categories if isinstance(source, RowSource) else source.categories
 
 
 def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:

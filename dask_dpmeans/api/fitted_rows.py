@@ -53,7 +53,7 @@ def rows_of(
         **model._reads(),
         **where,
     )
-    if source.stored_columns != model.n_features_in_:
-        found = f"X has {source.stored_columns} columns"
+    if source.layout.stored_columns != model.n_features_in_:
+        found = f"X has {source.layout.stored_columns} columns"
         raise InputError(f"{found}, the fit had {model.n_features_in_}: give the same columns")
     return source

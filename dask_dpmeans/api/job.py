@@ -108,7 +108,9 @@ def fit(
     with store.locked("run", inputs, force=force, resume=resume) as lock:
         needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
         source = sources.open_source(arrays, columns, needs, compute)
-        sources.check_centers(method.center_names, source.column_names, source.prepare.columns)
+        sources.check_centers(
+            method.center_names, source.layout.column_names, source.prepare.columns
+        )
         ready = _prepare(store, lock, arrays, source, method, resume)
         if ready is None:
             return
@@ -195,7 +197,6 @@ def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
 
 
 def _with_choice(request: Manifest, choice: Choice) -> Manifest:
-    """Return the request with a choice and its penalties."""
     penalties = {**request.parameters, **choice.penalties}
     return replace(request, choice=choice.as_json(), parameters=penalties)
 

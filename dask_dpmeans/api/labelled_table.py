@@ -14,7 +14,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import KeptColumns, check_available, path_of
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.arrays import MARKER, CheckedArray, open_whole
+from dask_dpmeans.storage.arrays import MARKER
 from dask_dpmeans.storage.location import AnyPlace, Location, locations_overlap, place_of
 from dask_dpmeans.storage.outfile import checked_target
 from dask_dpmeans.storage.output import open_output
@@ -48,12 +48,7 @@ class LabelledTable:
         """Write predictions, a Zarr group in `folder`, and kept columns; the file appears whole."""
         written = predictions.parent / "table.parquet"
         with open_output(predictions, "predictions", None) as found:
-            arrays = {
-                spec.name: CheckedArray(
-                    found.verified_array(spec.name, open_whole(found.location / spec.name))
-                )
-                for spec in specs
-            }
+            arrays = {spec.name: found.open_rows(spec.name) for spec in specs}
             described = {MARKER: json.dumps(found.attributes)}
         n_rows = arrays["label"].shape[0]
         fields = [(spec.name, pa.from_numpy_dtype(arrays[spec.name].dtype)) for spec in specs]

@@ -103,18 +103,15 @@ def unfitted_run(result: Result) -> LoadedRun:
             choice = model._choice_type.from_json(manifest.choice)
             model._set_choice(choice.penalties, choice, None)
         algorithm, feature_map = model.method().seeded(manifest.random_state), model._feature_map()
-        stored, expected = manifest.parameters, describe_parameters(algorithm, feature_map)
-        for name in sorted(stored.keys() | expected.keys()):
-            if name not in stored or name not in expected or stored[name] != expected[name]:
-                raise ValueError(
-                    f"parameters.{name} cannot be {describe_value(stored.get(name))} for that estimator"
-                )
         facts = {"method": algorithm.name, "learned_features": feature_map is not None}
-        for name, value in facts.items():
-            if getattr(manifest, name) != value:
-                raise ValueError(
-                    f"{name} cannot be {describe_value(getattr(manifest, name))} for that estimator"
-                )
+        stored = {name: getattr(manifest, name) for name in facts}
+        for name, value in describe_parameters(algorithm, feature_map).items():
+            facts[f"parameters.{name}"] = value
+        stored |= {f"parameters.{name}": value for name, value in manifest.parameters.items()}
+        for name in sorted(stored.keys() | facts.keys(), reverse=True):
+            if name not in stored or name not in facts or stored[name] != facts[name]:
+                shown = describe_value(stored.get(name))
+                raise ValueError(f"{name} cannot be {shown} for that estimator")
         return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
 
 

@@ -137,14 +137,12 @@ def _other_input(before: Manifest, now: Manifest) -> str:
 def _changed_names(
     there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]
 ) -> list[str]:
-    """Return the names whose values differ."""
     return [name for name in names if there.get(name) != here.get(name)]
 
 
 def _describe_changes(
     there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]
 ) -> str:
-    """Return what was, and what is, with its names."""
     return ", ".join(f"{name} {there.get(name)}, not {here.get(name)}" for name in names)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.storage.location import AnyPlace, check_options
-from dask_dpmeans.storage.output import Output, new_output
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.output import new_output
 from dask_dpmeans.storage.writer import Writer
 
 Kind = Literal["blobs", "outliers", "uniform"]
@@ -77,13 +77,10 @@ def write_synthetic(
 
     The group has ``rows``, (row, feature), and ``truth``, (row,).
     """
-    check_options(storage_options, out)
-    store = Output.at(out, storage_options)
-    store.check_target("synthetic data", [], force=force)  # before a folder is made
-    shape = (data.n_rows, data.n_features)
-    attributes = {"data": asdict(data)}
+    shape, names = (data.n_rows, data.n_features), ("rows", "truth")
+    described, options = {"data": asdict(data)}, storage_options
     with new_output(
-        store.location, "synthetic data", attributes, ("rows", "truth"), force=force
+        out, "synthetic data", described, names, force=force, storage_options=options
     ) as new:
         rows = new.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
         truth = new.create_rows("truth", shape[:1], PART_ROWS, np.int32)

@@ -62,12 +62,8 @@ def _of_graphs(given: dict[str, Any], weights: str | None) -> dict[str, Any]:
             raise click.UsageError(f"--{name.replace('_', '-')} does not go with --obsp")
     if weights is not None:
         raise click.UsageError("--weights does not go with --obsp: links have weights themselves")
-    defaults = {
-        option.name: option.get_default(context)
-        for option in graph_command.params
-        if option.name in ("cut", "init")
-    }
-    return {name: value for name, value in given.items() if name in known} | defaults
+    # `init` here is an option of the command fit.
+    return {name: value for name, value in given.items() if name in known - {"init"}}
 
 
 anndata_command = CommandWithHeadings(

@@ -14,26 +14,12 @@ from click.core import ParameterSource
 import dask_dpmeans
 from dask_dpmeans import storage
 from dask_dpmeans.cli import library
+from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.cli.group import CommandWithHeadings
-from dask_dpmeans.cli.options import (
-    COSTS,
-    DATA,
-    FORCE,
-    FULL,
-    JSON,
-    MAX_CLUSTERS,
-    READING_OPTIONS,
-    SEARCH,
-    flag,
-    number,
-    penalties_of,
-    with_options,
-    with_storage,
-)
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.errors import InputError, redact
 from dask_dpmeans.flags import columns_text
@@ -44,8 +30,8 @@ OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json"
 """Options that are not copied to the next command."""
 
 
-@with_options(
-    click.command("penalty", CommandWithHeadings, epilog=DATA),
+@option.with_options(
+    click.command("penalty", CommandWithHeadings, epilog=option.DATA),
     DATA_ARGUMENT,
     click.option(
         "-k", "--clusters", type=int, required=True, help="About how many clusters there should be."
@@ -53,17 +39,17 @@ OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json"
     click.option(
         "--fit", "fitted", is_flag=True, help="Also find the penalty by fits, with bisection."
     ),
-    flag("--search", help="Also find it as a price, by searches; includes --fit."),
-    FULL,
-    *COSTS,
+    option.flag("--search", help="Also find it as a price, by searches; includes --fit."),
+    option.FULL,
+    *option.COSTS,
     click.option(
         "--checkpoint",
         metavar="STORE",
         help="Save finished fits in this folder or URL until the penalty is found. After a stop, the same command "
         "continues with them.",
     ),
-    *READING_OPTIONS,
-    JSON,
+    *option.READING_OPTIONS,
+    option.JSON,
 )
 def penalty_command(
     data: str,
@@ -158,11 +144,13 @@ def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
     return line
 
 
-@with_options(
-    click.command("path", CommandWithHeadings, epilog=DATA),
+@option.with_options(
+    click.command("path", CommandWithHeadings, epilog=option.DATA),
     DATA_ARGUMENT,
     click.argument("out", required=False),
-    click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4."),
+    click.option(
+        "--penalties", callback=option.penalties_of, help="Penalties to try, such as 1,2,4."
+    ),
     click.option(
         "--from", "low", type=float, help="Lowest of penalties in even steps of the logarithm."
     ),
@@ -172,10 +160,10 @@ def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
         type=click.IntRange(2),
         help=f"Number of these penalties, {USUAL_PENALTIES} by default.",
     ),
-    SEARCH,
-    FULL,
-    *COSTS,
-    number(
+    option.SEARCH,
+    option.FULL,
+    *option.COSTS,
+    option.number(
         "--halvings",
         0,
         "How often to split the rows in two halves, fit both, and compare the labels.",
@@ -186,11 +174,11 @@ def _penalty_line(found: dask_dpmeans.penalty.PenaltyFor, read_as: str) -> str:
         help="Rows of a summary, which is used for more than twice as many rows. The default is 16,384, or 64 for each "
         "cluster of the lowest penalty.",
     ),
-    MAX_CLUSTERS,
-    *READING_OPTIONS,
-    flag("--resume", help="Continue with the path that was begun in OUT."),
-    FORCE,
-    JSON,
+    option.MAX_CLUSTERS,
+    *option.READING_OPTIONS,
+    option.flag("--resume", help="Continue with the path that was begun in OUT."),
+    option.FORCE,
+    option.JSON,
 )
 def path_command(
     data: str,
@@ -290,18 +278,18 @@ def _finished_path(
     return found
 
 
-@with_options(
+@option.with_options(
     click.command("tree"),
     RUN_ARGUMENT,
     click.argument("out", required=False),
     click.option(
         "--penalties",
-        callback=penalties_of,
+        callback=option.penalties_of,
         help="Penalty of each level, rising, such as 1e3,1e4. By default, they double.",
     ),
-    with_storage,
-    FORCE,
-    JSON,
+    option.with_storage,
+    option.FORCE,
+    option.JSON,
 )
 def tree_command(
     run: str, out: str | None, penalties: list[float] | None, force: bool, as_json: bool, **how: Any
@@ -327,12 +315,12 @@ def _next_command(
     Options for reading are copied from this command.
     """
     context = click.get_current_context()
-    known = {option.name for option in fit_command.params} - set(OWN_OPTIONS)
+    known = {each.name for each in fit_command.params} - set(OWN_OPTIONS)
     options: list[str] = []
-    for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
-        if given and option.name in known:
-            options += _words(option.opts[0], context.params[str(option.name)])
+    for each in context.command.params:
+        given = context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+        if given and each.name in known:
+            options += _words(each.opts[0], context.params[str(each.name)])
     names = (library.commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
     run = next((name for name in names if not os.path.exists(name)), library.commands.RUN)
     return library.commands.next_fit(

@@ -1,9 +1,10 @@
-"""The commands that fit, one for each method, and the command that predicts."""
+"""The commands that fit, one for each method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from typing import Any, Unpack
 
 import click
@@ -11,35 +12,20 @@ import click
 import dask_dpmeans
 from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
-from dask_dpmeans.cli.choices import AFFINITIES, AUTO, CUTS, EFFORTS, INITS
+from dask_dpmeans.cli import options as option
+from dask_dpmeans.cli.choices import AFFINITIES, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import (
-    COMPUTE_OPTIONS,
-    COSTS,
-    DIVERGENCE,
-    FILL_MISSING,
-    GROUPS,
-    LINKAGE_METRIC,
-    MISSING_VALUES,
-    SEARCH,
-    SEED,
-    STOPPING_OPTIONS,
-    choice,
-    fit_command_named,
-    flag,
-    number,
-    number_or_auto,
-)
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
+from dask_dpmeans.flags import OPTIONS
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
     click.option(
         "--gamma", type=float, help="Parameter of rbf and poly; default 1 / (number of columns)."
     ),
-    number("--degree", 3, "Parameter of poly."),
-    number("--coef0", 1.0, "Parameter of poly."),
+    option.number("--degree", 3, "Parameter of poly."),
+    option.number("--coef0", 1.0, "Parameter of poly."),
 )
 APPROXIMATION_OPTIONS = (
     click.option(
@@ -53,19 +39,17 @@ APPROXIMATION_OPTIONS = (
 )
 
 
-@fit_command_named(
+@option.fit_command_named(
     "fit",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "auto chooses a price, and so the number of clusters, from the rows. A number is a radius: a row farther than "
         "its square root from every center opens a cluster. With --search, the number is the price of a cluster. With "
         "--metric cosine, it is 2 (1 - cosine) of an angle; with haversine, a radius in kilometers or a price in "
         "square kilometers.",
-        default=AUTO,
-        show_default=True,
     ),
-    SEARCH,
-    choice(
+    option.SEARCH,
+    option.choice(
         "--effort",
         EFFORTS,
         "normal",
@@ -76,13 +60,13 @@ APPROXIMATION_OPTIONS = (
         type=float,
         help="End the best effort once it is proved to be at most this share above the optimum.",
     ),
-    *COSTS,
+    *option.COSTS,
     click.option(
         "--outlier-share",
         type=float,
         help="Find an --outlier-penalty for about this share of the rows, such as 0.02.",
     ),
-    number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
+    option.number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
     click.option(
         "--init",
         default="mean",
@@ -90,94 +74,63 @@ APPROXIMATION_OPTIONS = (
         metavar="mean|RUN",
         help="Start from the mean, or from a run.",
     ),
-    flag("--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."),
+    option.flag(
+        "--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."
+    ),
 )
-def fit_command(
-    data: str,
-    run: str,
-    penalty: float | str,
-    search: bool,
-    effort: str,
-    gap_tol: float | None,
-    metric: str,
-    divergence: str | dict[str, str],
-    missing: str,
-    discount: float,
-    init: str,
-    dry: bool,
-    **how: Any,
-) -> None:
+def fit_command(init: str, **how: Any) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
-    limits = _limits(how)
-    outliers = _take(how, "outlier_penalty", "outlier_share", "min_cluster_weight")
     start = init if init == "mean" else storage.Location.at(init, how["storage_options"])
-    asked = {"search": search, "effort": effort, "gap_tol": gap_tol}
-    price = {**asked, "metric": metric, "discount": discount, **outliers}
-    method = dask_dpmeans.DPMeans(
-        penalty, divergence=divergence, missing=missing, init=start, **price, **limits
-    )
-    fit_from_options(data, run, method, dry=dry, **how)
+    fit_with(dask_dpmeans.DPMeans, how | {"init": start})
 
 
-@fit_command_named(
+@option.fit_command_named(
     "hdp",
-    click.option("--groups", metavar="ARRAY", required=True, help=GROUPS),
-    number_or_auto(
+    click.option("--groups", metavar="ARRAY", required=True, help=option.GROUPS),
+    option.number_or_auto(
         "--local-penalty",
         "Price of each center that a data set uses. auto chooses both prices from the rows, with --search.",
-        default=AUTO,
-        show_default=True,
     ),
-    number_or_auto(
-        "--global-penalty",
-        "Price of a center. Both are numbers, or both auto.",
-        default=AUTO,
-        show_default=True,
-    ),
-    SEARCH,
-    DIVERGENCE,
-    MISSING_VALUES,
+    option.number_or_auto("--global-penalty", "Price of a center. Both are numbers, or both auto."),
+    option.SEARCH,
+    option.DIVERGENCE,
+    option.MISSING_VALUES,
     *APPROXIMATION_OPTIONS,
-    choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
+    option.choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
-def hdp_command(
-    data: str, run: str, local_penalty: float | str, global_penalty: float | str, **how: Any
-) -> None:
+def hdp_command(**how: Any) -> None:
     """Cluster the rows of several data sets that share centers.
 
     DATA has the rows of all data sets, and --groups the number of the data set of each row. With an
     --approximation, features of the rows are clustered, as in the command kernel, and penalties are
     in units of the kernel.
     """
-    kernel, limits = _kernel(how), _limits(how)
-    costs = _take(how, "search", "divergence", "missing")
-    method = dask_dpmeans.HDPMeans(local_penalty, global_penalty, **costs, **kernel, **limits)
-    fit_from_options(data, run, method, **how)
+    _check_components(how)
+    fit_with(dask_dpmeans.HDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "kernel",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, in units of the kernel. auto chooses it, with an --approximation.",
         required=True,
     ),
-    choice(
+    option.choice(
         "--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."
     ),
     *KERNEL_OPTIONS,
     *APPROXIMATION_OPTIONS,
-    SEARCH,
+    option.SEARCH,
 )
-def kernel_command(data: str, run: str, penalty: float | str, search: bool, **how: Any) -> None:
+def kernel_command(**how: Any) -> None:
     """Cluster the rows of DATA in the space of a kernel function."""
-    kernel, limits = _kernel(how), _limits(how)
-    method = dask_dpmeans.KernelDPMeans(penalty, search=search, **kernel, **limits)
-    fit_from_options(data, run, method, **how)
+    _check_components(how)
+    fit_with(dask_dpmeans.KernelDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "spectral",
     click.option(
         "--penalty",
@@ -185,73 +138,57 @@ def kernel_command(data: str, run: str, penalty: float | str, search: bool, **ho
         required=True,
         help="Eigenvectors with a larger eigenvalue are used.",
     ),
-    choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
+    option.choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
     click.option(
         "--gamma",
         type=float,
         help="Parameter of rbf: exp(-gamma x squared distance); default 1 / columns.",
     ),
-    number("--neighbors", 10, "Number of nearest_neighbors, with the row itself."),
-    number("--landmarks", 1000, "Number of rows that represent all rows for rbf."),
-    number("--max-components", 256, "Stop with an error if more eigenvectors are used."),
-    number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
-    SEARCH,
+    option.number("--neighbors", 10, "Number of nearest_neighbors, with the row itself."),
+    option.number("--landmarks", 1000, "Number of rows that represent all rows for rbf."),
+    option.number("--max-components", 256, "Stop with an error if more eigenvectors are used."),
+    option.number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
+    option.SEARCH,
 )
-def spectral_command(
-    data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any
-) -> None:
+def spectral_command(**how: Any) -> None:
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
-    limits = _limits(how)
-    own = _take(how, "affinity", "gamma", "max_components", "threshold", "search")
-    method = dask_dpmeans.SpectralDPMeans(
-        penalty, n_neighbors=neighbors, n_landmarks=landmarks, **own, **limits
-    )
-    fit_from_options(data, run, method, **how)
+    fit_with(dask_dpmeans.SpectralDPMeans, how)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "graph",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, negative; for the normalized cut, between -1 and 0. auto chooses it "
         "from the links.",
-        default=AUTO,
-        show_default=True,
     ),
-    choice("--cut", CUTS, "normalized", "The cut to minimize."),
-    choice(
+    option.choice("--cut", CUTS, "normalized", "The cut to minimize."),
+    option.choice(
         "--init",
         INITS,
         "coarsen",
         "Start with each node as a cluster (coarsen), or with one cluster as Algorithm 1 does (mean).",
     ),
-    last=(SEED, FILL_MISSING, *COMPUTE_OPTIONS, *STOPPING_OPTIONS),
+    last=(option.SEED, option.FILL_MISSING, *option.COMPUTE_OPTIONS, *option.STOPPING_OPTIONS),
 )
-def graph_command(
-    data: str, run: str, penalty: float | str, cut: str, init: str, **how: Any
-) -> None:
+def graph_command(**how: Any) -> None:
     """Cluster the nodes of a graph.
 
     DATA is a Zarr group with CSR rows, a .npz file of scipy, or a Matrix Market .mtx file.
     """
-    limits = _limits(how)
-    method = dask_dpmeans.GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
-    fit_from_options(data, run, method, weights=None, scale="none", columns=None, **how)
+    unused = {"weights": None, "scale": "none", "columns": None}
+    fit_with(dask_dpmeans.GraphCutDPMeans, how | unused)
 
 
-@fit_command_named(
+@option.fit_command_named(
     "shapes",
-    number_or_auto(
+    option.number_or_auto(
         "--penalty",
         "Price of a cluster, from -1 to below 0: the nearer to 0, the fewer clusters. auto chooses it from the rows.",
-        default=AUTO,
-        show_default=True,
     ),
-    number_or_auto(
+    option.number_or_auto(
         "--micro-penalty",
         "Price of a micro-cluster, in squared units of the rows. auto chooses it from the rows.",
-        default=AUTO,
-        show_default=True,
     ),
     click.option("--clusters", type=int, help="Number of clusters, in place of the --penalty."),
     click.option(
@@ -259,48 +196,28 @@ def graph_command(
         type=float,
         help="Label -1 for rows of less than this share of the density of their cluster, as 0.2.",
     ),
-    LINKAGE_METRIC,
+    option.LINKAGE_METRIC,
 )
-def shapes_command(
-    data: str,
-    run: str,
-    penalty: float | str,
-    micro_penalty: float | str,
-    clusters: int | None,
-    noise: float | None,
-    metric: str,
-    **how: Any,
-) -> None:
+def shapes_command(**how: Any) -> None:
     """Cluster the rows of DATA into clusters of any shape.
 
     Many micro-clusters are grouped where rows lie between them.
     """
-    limits = _limits(how)
-    method = dask_dpmeans.LinkageDPMeans(
-        penalty, micro_penalty, n_clusters=clusters, noise=noise, metric=metric, **limits
-    )
-    fit_from_options(data, run, method, **how)
+    fit_with(dask_dpmeans.LinkageDPMeans, how)
 
 
-def _take(how: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Take the options with these names out of others."""
-    return {name: how.pop(name) for name in names}
-
-
-def _kernel(how: dict[str, Any]) -> dict[str, Any]:
-    """Take the parameters of a kernel and its approximation out of the options."""
-    kernel = _take(how, "kernel", "gamma", "degree", "coef0", "approximation")
-    components = how.pop("components")
-    if components is None:
-        return kernel
-    if kernel["approximation"] is None:
+def _check_components(how: Mapping[str, Any]) -> None:
+    if how["components"] is not None and how["approximation"] is None:
         raise click.UsageError("--components belongs to an --approximation: give both, or neither")
-    return kernel | {"n_components": components}
 
 
-def _limits(how: dict[str, Any]) -> dict[str, Any]:
-    """Take the parameters that every estimator has out of the options."""
-    return _take(how, "max_iter", "tol", "max_clusters") | {"random_state": how.pop("seed")}
+def fit_with(estimator: type[Any], how: Mapping[str, Any]) -> None:
+    """Fit an estimator, whose parameters are options of the same names; None is its default."""
+    names = {OPTIONS.get(each, each): each for each in signature(estimator).parameters}
+    given = {names[name]: value for name, value in how.items() if name in names}
+    method = estimator(**{name: value for name, value in given.items() if value is not None})
+    others = {name: value for name, value in how.items() if name not in names}
+    fit_from_options(method=method, **others)
 
 
 def fit_from_options(
@@ -358,7 +275,7 @@ def _page_of(
     if port is None:
         return nullcontext()
     try:
-        from dask_dpmeans.cli.live import LivePage  # noqa: PLC0415 (only this option needs Bokeh)
+        from dask_dpmeans.cli.live_page import LivePage  # noqa: PLC0415 (only this option needs Bokeh)
     except ImportError as error:
         name = str(error.name).partition(".")[0]
         if name not in ("bokeh", "matplotlib", "networkx"):

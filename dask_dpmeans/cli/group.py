@@ -6,29 +6,22 @@ Errors of the library become messages in the words of the command line, and exit
 import ast
 import errno
 import logging
+import os
 import re
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
+from types import FrameType
 from typing import Any, NamedTuple
 
 import click
 
-from dask_dpmeans.cli.stopping import STOPPED, stoppable
-from dask_dpmeans.errors import (
-    ClusterLostError,
-    CorruptStoreError,
-    InputError,
-    LockLostError,
-    NoWorkersError,
-    TooManyClustersError,
-    VersionsDifferError,
-    of_store,
-    redact,
-)
+from dask_dpmeans import errors
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
 from dask_dpmeans.flags import OPTIONS, flags
 from dask_dpmeans.registry import METHODS
@@ -46,6 +39,11 @@ ANEW = "the same command begins anew, with --force if its output was begun"
 """How a command that was stopped, and keeps no state, goes on."""
 
 
+STOPPED = 3
+"""Exit code of a stopped command."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class WrongUseError(click.ClickException):
     """Wrong use or bad input."""
 
@@ -56,6 +54,60 @@ class StoppedError(click.ClickException):
     """A command that was stopped or lost its cluster; the same command may succeed later."""
 
     exit_code = STOPPED
+
+
+class Stopper:
+    """Handler of the signals: the first one stops a command in order, the second one at once.
+
+    While modules load, the first signal ends the process at once: an exception during an import may
+    be lost.
+    """
+
+    def __init__(self) -> None:
+        self.working = False
+        """Whether the modules of the command are loaded."""
+        self.stopped = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.working:
+            end_at_once("stopped before the command began: nothing was written")
+        if self.stopped:
+            end_at_once("stopped at once")
+        self.stopped = True
+        _write("stopping; once more ends at once")
+        raise KeyboardInterrupt
+
+
+def end_at_once(why: str) -> None:
+    """End the process with one line."""
+    _write(why)
+    os._exit(STOPPED)
+
+
+def _write(line: str) -> None:
+    """Write a line to standard error; a signal may come while another line is written."""
+    start = "\n" if os.isatty(2) else ""
+    os.write(2, f"{start}{line}\n".encode())
+
+
+@contextmanager
+def stoppable() -> Iterator[Stopper]:
+    """Let Ctrl-C and SIGTERM stop a command inside, unless the process ignores these signals."""
+    current = signal.getsignal(signal.SIGTERM)
+    if isinstance(current, Stopper):
+        yield current
+        return
+    stopper = Stopper()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopper
+        return
+    used = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stopper) for number in used}
+    try:
+        yield stopper
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Home(NamedTuple):
@@ -113,22 +165,28 @@ class Commands(click.Group):
                 raise
             except KeyboardInterrupt as error:
                 raise StoppedError(f"stopped: {ANEW}") from error
-            except (InputError, TooManyClustersError, VersionsDifferError) as error:
+            except (
+                errors.InputError,
+                errors.TooManyClustersError,
+                errors.VersionsDifferError,
+            ) as error:
                 raise WrongUseError(in_options(str(error), self.options_of(ctx))) from error
-            except (ClusterLostError, NoWorkersError) as error:
+            except (errors.ClusterLostError, errors.NoWorkersError) as error:
                 raise StoppedError(str(error)) from error
             except BrokenPipeError:  # the reader of the output has closed it
                 raise
-            except (CorruptStoreError, LockLostError) as error:
+            except (errors.CorruptStoreError, errors.LockLostError) as error:
                 raise click.ClickException(in_options(str(error), AGAIN)) from error
             except Exception as error:
-                if not of_store(error):
+                if not errors.of_store(error):
                     raise
                 if is_forbidden(error):
-                    raise WrongUseError(f"{redact(str(error))}: {FORBIDDEN}") from error
+                    raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
                 if isinstance(error, OSError) and error.errno in FULL:
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
-                raise click.ClickException(redact(str(error) or type(error).__name__)) from error
+                raise click.ClickException(
+                    errors.redact(str(error) or type(error).__name__)
+                ) from error
 
     def options_of(self, ctx: click.Context) -> set[str]:
         """Return the names of the options of the command that was called."""
@@ -168,7 +226,7 @@ def _refuse_row_option(error: click.NoSuchOption) -> None:
         if entry.command == command and name in EXPLAINED:  # spares loading the estimator
             try:
                 refuse_options(estimator, signature(entry.spec.estimator).parameters, [name])
-            except InputError as reason:
+            except errors.InputError as reason:
                 raise WrongUseError(str(reason)) from error
 
 

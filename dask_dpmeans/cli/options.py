@@ -13,16 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from dask_dpmeans import sources, storage
+from dask_dpmeans.cli import choices
 from dask_dpmeans.cli.absent import DATA_ARGUMENT
-from dask_dpmeans.cli.choices import (
-    AUTO,
-    DIVERGENCES,
-    LINKAGE_METRICS,
-    METRICS,
-    MISSING,
-    MIXED,
-    PLAIN,
-)
 from dask_dpmeans.cli.group import CommandWithHeadings
 
 Decorator = Callable[[Any], Any]
@@ -54,9 +46,11 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[An
     return columns
 
 
-def _kept(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
-    """Return the names of columns in a text such as id,name."""
-    return None if text is None else next(csv.reader([text]), [])
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a text such as lat,lon; names with commas are in quotes."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), ()))
 
 
 def penalties_of(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:
@@ -218,7 +212,7 @@ FILL_MISSING = flag(
 GROUPS = f"Number of the data set of each row, integers from 0: {ARRAY}."
 KEEP = click.option(
     "--keep",
-    callback=_kept,
+    callback=_names,
     metavar="NAME,...",
     help="Columns of the table DATA to write beside the labels, if OUT ends with .parquet.",
 )
@@ -233,11 +227,6 @@ FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if the
 MAX_CLUSTERS = click.option(
     "--max-clusters", type=int, help="Stop with an error if there are more clusters."
 )
-
-
-def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a text such as lat,lon."""
-    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def with_cube(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -349,16 +338,19 @@ def _divergence(_: click.Context, __: click.Parameter, text: str) -> str | dict[
 
 def _penalty(_: click.Context, __: click.Parameter, text: str) -> float | str:
     """Return the penalty of a text: a number, or "auto"."""
-    if text == AUTO:
+    if text == choices.AUTO:
         return text
     try:
         return float(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a number or {AUTO}") from error
+        raise click.BadParameter(f"{text!r} is not a number or {choices.AUTO}") from error
 
 
-def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
-    """Return an option for a penalty that may be "auto"."""
+def number_or_auto(name: str, help: str, *, required: bool = False) -> Decorator:
+    """Return an option for a penalty that may be "auto", which is the default."""
+    settings: dict[str, Any] = {"default": choices.AUTO, "show_default": True}
+    if required:
+        settings = {"required": True}
     return click.option(name, callback=_penalty, metavar="NUMBER|auto", help=help, **settings)
 
 
@@ -369,24 +361,24 @@ COSINE = (
 )
 METRIC = choice(
     "--metric",
-    METRICS,
+    choices.METRICS,
     "euclidean",
     f"{COSINE} haversine takes latitude and longitude in degrees: a penalty as a radius is in kilometers, as a "
     "price in square kilometers.",
 )
-LINKAGE_METRIC = choice("--metric", LINKAGE_METRICS, "euclidean", COSINE)
+LINKAGE_METRIC = choice("--metric", choices.LINKAGE_METRICS, "euclidean", COSINE)
 DIVERGENCE = click.option(
     "--divergence",
-    default=PLAIN,
+    default=choices.PLAIN,
     show_default=True,
     callback=_divergence,
     metavar="NAME|COLUMN=NAME,...",
-    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(DIVERGENCES)}; "
-    f"{MIXED} is categorical for columns of categories and squared for others.",
+    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(choices.DIVERGENCES)}; "
+    f"{choices.MIXED} is categorical for columns of categories and squared for others.",
 )
 MISSING_VALUES = choice(
     "--missing",
-    MISSING,
+    choices.MISSING,
     "error",
     "observed takes rows with missing values, and scales their costs up to all columns; unscaled does not scale.",
 )

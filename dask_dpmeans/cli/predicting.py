@@ -8,39 +8,30 @@ import click
 
 from dask_dpmeans import storage
 from dask_dpmeans.cli import library
+from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import CommandWithHeadings
-from dask_dpmeans.cli.options import (
-    COMPUTE_OPTIONS,
-    DATA,
-    FILL_MISSING,
-    FORCE,
-    GROUPS,
-    JSON,
-    KEEP,
-    with_options,
-)
 from dask_dpmeans.errors import redact
 
 
-@with_options(
-    click.command("predict", CommandWithHeadings, epilog=DATA),
+@option.with_options(
+    click.command("predict", CommandWithHeadings, epilog=option.DATA),
     RUN_ARGUMENT,
     DATA_ARGUMENT,
     click.argument("out"),
-    click.option("--groups", metavar="ARRAY", help=GROUPS),
+    click.option("--groups", metavar="ARRAY", help=option.GROUPS),
     click.option(
         "--soft",
         type=click.IntRange(min=1),
         metavar="M",
         help="Also write the M most probable clusters of each row, and their probabilities.",
     ),
-    KEEP,
-    FILL_MISSING,
-    *COMPUTE_OPTIONS,
-    FORCE,
-    JSON,
+    option.KEEP,
+    option.FILL_MISSING,
+    *option.COMPUTE_OPTIONS,
+    option.FORCE,
+    option.JSON,
 )
 def predict_command(
     run: str,
@@ -48,7 +39,7 @@ def predict_command(
     out: str,
     groups: str | None,
     soft: int | None,
-    keep: list[str] | None,
+    keep: tuple[str, ...] | None,
     fill_missing: bool,
     force: bool,
     as_json: bool,

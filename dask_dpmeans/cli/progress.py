@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from threading import Event, Lock, Thread
 from time import monotonic, perf_counter
 from typing import Any, ClassVar, Self
@@ -281,6 +282,4 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(3661.5)
     '1:01:01'
     """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    return str(timedelta(seconds=int(seconds)))

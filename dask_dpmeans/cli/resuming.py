@@ -7,16 +7,8 @@ from contextlib import contextmanager
 
 import click
 
-from dask_dpmeans import storage
+from dask_dpmeans import errors, storage
 from dask_dpmeans.cli.group import StoppedError, is_forbidden
-from dask_dpmeans.errors import (
-    ClusterLostError,
-    CorruptStoreError,
-    InputError,
-    NoWorkersError,
-    of_store,
-    redact,
-)
 
 
 def check_resume_or_force(resume: bool, force: bool) -> None:
@@ -42,15 +34,19 @@ def resumable(
     except (KeyboardInterrupt, Exception) as error:
         if run is None or not _can_continue(error, run):
             raise
-        raise StoppedError(redact(f"{str(error) or 'stopped'}; {_advice(run, again)}")) from None
+        raise StoppedError(
+            errors.redact(f"{str(error) or 'stopped'}; {_advice(run, again)}")
+        ) from None
 
 
 def _can_continue(error: BaseException, run: storage.Location) -> bool:
     """Return whether the same command may succeed later."""
     if is_forbidden(error):
         return False
-    if not of_store(error):  # `of_store` includes a full disk
-        return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
+    if not errors.of_store(error):  # `of_store` includes a full disk
+        return isinstance(
+            error, KeyboardInterrupt | errors.ClusterLostError | errors.NoWorkersError
+        )
     try:
         return storage.RunStore.at(run).begun()
     except OSError:  # the store still does not respond; --resume also begins a new run
@@ -69,6 +65,6 @@ def _advice(run: storage.Location, again: str) -> str:
             return f"{again} goes on from the last step of {run.url}"
         if store.steps.has_checkpoints():
             return f"{again} goes on with the search that is kept in {run.url}"
-    except (OSError, CorruptStoreError, InputError):
+    except (OSError, errors.CorruptStoreError, errors.InputError):
         return f"{again} goes on with {run.url}"
     return f"no step was committed yet: {again} begins {run.url} anew"

@@ -18,18 +18,10 @@ from click.core import ParameterSource
 import dask_dpmeans
 from dask_dpmeans import sources, storage
 from dask_dpmeans.cli import library
+from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
 from dask_dpmeans.cli.group import CommandWithHeadings, StoppedError, WrongUseError
-from dask_dpmeans.cli.options import (
-    ARRAY,
-    COMPUTE_OPTIONS,
-    FORCE,
-    JSON,
-    flag,
-    with_options,
-    with_storage,
-)
 from dask_dpmeans.errors import redact
 
 POSTPONED = ("numpy.f2py", "numpy.testing", "pandas", "scipy.spatial.transform", "scipy.stats")
@@ -66,13 +58,13 @@ def postponed_imports() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-@with_options(
+@option.with_options(
     click.command("bound", CommandWithHeadings),
     RUN_ARGUMENT,
     click.option("--data", help="Rows of the run, if they have moved."),
-    click.option("--weights", help=f"Weights of the rows, if they have moved: {ARRAY}."),
-    *COMPUTE_OPTIONS,
-    JSON,
+    click.option("--weights", help=f"Weights of the rows, if they have moved: {option.ARRAY}."),
+    *option.COMPUTE_OPTIONS,
+    option.JSON,
 )
 def bound_command(
     run: str,
@@ -130,8 +122,8 @@ def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
 
 @click.command("show")
 @present("store", check_run)
-@with_storage
-@JSON
+@option.with_storage
+@option.JSON
 @postponed_imports()
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Show the parameters and results of the run, path or tree in STORE."""
@@ -154,8 +146,8 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 @click.command("export")
 @RUN_ARGUMENT
 @click.argument("out")
-@with_storage
-@FORCE
+@option.with_storage
+@option.FORCE
 def export_command(run: str, out: str, storage_options: dict[str, Any], force: bool) -> None:
     """Write the clusters of RUN to the JSON file OUT, which can be read without Zarr.
 
@@ -190,11 +182,11 @@ def _stores(_: click.Context, __: click.Parameter, stores: tuple[str, ...]) -> t
 @click.argument("stores", nargs=-1, callback=_stores, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
-@flag("--no-data", help="Leave out everything that needs the rows.")
+@option.flag("--no-data", help="Leave out everything that needs the rows.")
 @click.option("--map", "columns", metavar="A,B", help="Columns of the first map: names or numbers.")
 @click.option("--image", callback=_image_shape, metavar="HxW", help="Show centers as images.")
-@with_options(*COMPUTE_OPTIONS)
-@FORCE
+@option.with_options(*option.COMPUTE_OPTIONS)
+@option.FORCE
 def report_command(
     stores: tuple[str, ...],
     out: str,

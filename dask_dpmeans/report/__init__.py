@@ -1,12 +1,13 @@
 """Reports: a run, a path, a tree or a comparison of runs as one HTML page without a network.
 
 `run_page`, `path_page`, `tree_page` and `compare_page` make the contents of a `Page` (`page`), which
-writes them as HTML.  Of a run, `run_rows` reads the rows, `cards` has a card for each cluster, `live`
+writes them as HTML.  Of a run, `run_rows` reads the rows, `cards` has a card for each cluster, `live_panels`
 the maps that move, and `sentences` the words; `origin` tells where the rows are.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,7 +18,8 @@ from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace, Location
-from dask_dpmeans.storage.output import Output, with_article
+from dask_dpmeans.storage.manifest import with_article
+from dask_dpmeans.storage.output import Output
 
 __all__ = ["checked_target", "origin", "page", "report", "run_with_rows"]
 
@@ -91,23 +93,20 @@ def page(
     **where: Unpack[Stored],
 ) -> Page:
     """Return the contents of the page of stores; parameters as for `report`."""
+    draw: Callable[[], Page]
+    run = store if isinstance(store, LoadedRun) else None
     if isinstance(store, Sequence) and not isinstance(store, str):
-        if where or columns or image_shape or not (data is None or data is False):
-            raise InputError(
-                "a comparison of runs needs no rows: leave out data, columns and image_shape"
-            )
-        return compare_page.page(compare_page.checked_number(store))
-    if isinstance(store, LoadedRun):
-        return run_page.page(store, data=data, columns=columns, image_shape=image_shape, **where)
-    kind = Output.at(store).kind()
-    if kind not in WITHOUT_ROWS:
-        return run_page.page(store, data=data, columns=columns, image_shape=image_shape, **where)
+        unread, draw = "a comparison of runs", partial(compare_page.page, _stores(store))
+    elif not isinstance(store, LoadedRun):
+        output, run = Output.at(store), run_with_rows(store)
+        kind = str(output.kind())
+        unread = f"{output.shown} holds {with_article(kind)}, whose page"
+        draw = partial(WITHOUT_ROWS.get(kind, tree_page.page), store)
+    if run is not None:
+        return run_page.page(run, data=data, columns=columns, image_shape=image_shape, **where)
     if where or columns or image_shape or not (data is None or data is False):
-        held = f"{Output.at(store).shown} holds {with_article(kind)}"
-        raise InputError(
-            f"{held}, whose page needs no rows: leave out data, columns and image_shape"
-        )
-    return WITHOUT_ROWS[kind](store)
+        raise InputError(f"{unread} needs no rows: leave out data, columns and image_shape")
+    return draw()
 
 
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
@@ -128,7 +127,6 @@ def run_with_rows(store: AnyPlace) -> LoadedRun | None:
 
 
 def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:
-    """Return the stores of a page: one, or several runs to compare."""
     if isinstance(store, Sequence) and not isinstance(store, str):
         return compare_page.checked_number(store)
     return [store]

@@ -34,10 +34,13 @@ class Named:
 
     def list(self, clusters: list[int]) -> str:
         """Return the names of some clusters, as far as there is room."""
-        names = [self.name(each) for each in clusters[:MOST_NAMES]]
-        if len(clusters) > MOST_NAMES:
-            names.append(f"{len(clusters) - MOST_NAMES:,} more")
-        return join_words(names)
+        return join_words(_shortened([self.name(each) for each in clusters]))
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """Return as many names as there is room for, and the number of the others."""
+    rest = len(names) - MOST_NAMES
+    return [*names[:MOST_NAMES], f"{rest:,} more"] if rest > 0 else names
 
 
 def summary(changes: list[Change], first: str, second: str) -> str:
@@ -78,16 +81,14 @@ def sentences(changes: list[Change], one: Named, other: Named, first: str, secon
     if stayed:
         names = [
             f"{cluster_name(change.before[0])} as {cluster_name(change.after[0])}"
-            for change in stayed[:MOST_NAMES]
+            for change in stayed
         ]
-        if len(stayed) > MOST_NAMES:
-            names.append(f"{len(stayed) - MOST_NAMES:,} more")
-        found.append(f"{format_count(len(stayed), 'cluster')} stayed: {', '.join(names)}.")
+        listed = ", ".join(_shortened(names))
+        found.append(f"{format_count(len(stayed), 'cluster')} stayed: {listed}.")
     return " ".join(found)
 
 
 def _sentence(change: Change, one: Named, other: Named, first: str, second: str) -> str:
-    """Return what became of one or more clusters, as a sentence."""
     before, after = one.list(change.before), other.list(change.after)
     some = "s" * (len(change.before) > 1)
     if change.kind == "moved":

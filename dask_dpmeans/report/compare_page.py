@@ -58,8 +58,7 @@ class Compared:
     @property
     def words(self) -> Description:
         """How texts speak of its estimator."""
-        found: Description = self.run.model.description()
-        return found
+        return self.run.model.description()
 
     @property
     def input(self) -> InputDescription:
@@ -105,12 +104,9 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
         headline=_headline(runs, found.n_rows),
         warnings=[*unknown, *_unfinished(runs)],
         first=[_section(runs, found, *each) for each in neighbors.items()],
-        facts={},
-        pictures=[],
         maps=[Picture.of("Flows", FLOWS, lambda: plot.flows(found, titles))],
         tables=[_side_by_side(runs), _agreement(runs, found), *flows],
         call=f"from dask_dpmeans.report import report\n\nreport({paths}, {OUT!r})",
-        unknown=None,
         command=shlex.join(["dask-dpmeans", "report", *paths, OUT]),
         versions=versions(),
         sentence=_sentence(runs, found, neighbors),
@@ -240,7 +236,6 @@ def _section(
 
 
 def _side_by_side(runs: list[Compared]) -> Table:
-    """Return the table of the runs: figures, objectives at equal penalties, other parameters."""
     lines = {
         "method": [type(each.run.model).__name__ for each in runs],
         "clusters, k": [f"{each.run.model.n_clusters_:,}" for each in runs],
@@ -340,7 +335,6 @@ def _differing_parameters(runs: list[Compared], known: Collection[str]) -> dict[
 
 
 def _agreement(runs: list[Compared], found: Flows) -> Table:
-    """Return the table of how well each two runs agree."""
     lines = []
     for (one, other), pairs in found.pairs.items():
         measures = agreement_of(pairs)
@@ -358,7 +352,6 @@ def _agreement(runs: list[Compared], found: Flows) -> Table:
 
 
 def _flow_table(runs: list[Compared], found: Flows, one: int) -> Table:
-    """Return the table of the largest flows of rows from one run to the next."""
     pairs, sizes = found.pairs[one, one + 1], found.sizes
     flows = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.counts.tolist(), strict=True)
     largest = sorted(flows, key=lambda flow: -flow[2])

@@ -1,15 +1,22 @@
-"""The input of a run or a path, from its manifest: its location and its names in calls."""
+"""Where the rows of a page come from, and the code that makes its run or path again."""
 
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.figures.data import Model
+from dask_dpmeans.flags import flags
+from dask_dpmeans.methods.dpmeans.choice import Alternative
+from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.selection.commands import sources
+from dask_dpmeans.selection.commands import words as words_of
 from dask_dpmeans.sources import path_of
 from dask_dpmeans.storage.manifest import Manifest
+from dask_dpmeans.storage.run_store import Result
 
 AGAIN = "again.zarr"
 """Output of the calls and commands of a page."""
@@ -104,3 +111,64 @@ def parts(manifest: Manifest) -> list[str]:
 def arguments(given: list[str]) -> str:
     """Return the arguments of a call, one a line."""
     return "".join(f"    {each},\n" for each in given)
+
+
+# Runs
+
+
+def _given_parameters(model: Model) -> dict[str, Any]:
+    return differing_parameters(model.get_params(deep=False), type(model))
+
+
+def call(result: Result, model: Model) -> str:
+    """Return Python code that makes the run again."""
+    manifest, name = result.manifest, type(model).__name__
+    stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
+    parameters, imports = [], f"from dask_dpmeans import {name}, fit\n"
+    for each, value in _given_parameters(model).items():
+        if isinstance(value, np.ndarray):
+            imports = f"import zarr\n\n{imports}"
+            parameters.append(f"{each}={stored}")
+        else:
+            parameters.append(f"{each}={value!r}")
+    given = [data(manifest), repr(AGAIN), f"{name}({', '.join(parameters)})"]
+    if spec_of(model).takes_groups:
+        groups = sources(manifest)["groups"]
+        given.append(f"groups={'groups' if groups is None else repr(groups)}")
+    return f"{imports}\nfit(\n{arguments([*given, *parts(manifest)])})"
+
+
+def command(result: Result, model: Model) -> str | None:
+    """Return the command that makes the run again; None without one, or if an input has no path."""
+    return _command(result, model, _given_parameters(model), AGAIN)
+
+
+def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> str | None:
+    """Return the command that fits with some parameters; None as for `command`."""
+    name, reading = METHODS[type(model).__name__].command, words_of(result.manifest)
+    paths = sources(result.manifest)
+    if name is None or reading is None:
+        return None
+    if any(isinstance(value, np.ndarray) for value in asked.values()):
+        return None
+    words = ["dask-dpmeans", name, str(paths["data"]), out, *flags(asked)]
+    if spec_of(model).takes_groups:
+        if paths["groups"] is None:
+            return None
+        words += ["--groups", paths["groups"]]
+    return shlex.join([*words, *reading])
+
+
+def fit_alternative(result: Result, model: Model, other: Alternative) -> str:
+    """Return the command, else the estimator in Python, that fits an alternative."""
+    prices: dict[str, Any] = dict(other.penalties)
+    if hasattr(model, "search"):
+        prices["search"] = True
+    asked = prices | _given_parameters(model) | prices  # these first
+    asked.pop("n_clusters", None)  # the penalty has its place
+    found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
+    if found is not None:
+        return found
+    given = {name: each for name, each in asked.items() if not isinstance(each, np.ndarray)}
+    parameters = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return f"{type(model).__name__}({parameters})"

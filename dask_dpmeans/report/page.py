@@ -8,10 +8,12 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from dask_dpmeans.checks import format_share
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Overview
 from dask_dpmeans.report import cards
-from dask_dpmeans.report.live import live
+from dask_dpmeans.report.live_panels import live
+from dask_dpmeans.report.sentences import number
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
 """Mark of a page that this package wrote."""
@@ -59,24 +61,24 @@ class Section:
     picture: Picture | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """The contents of a page."""
 
     store: str
     """Path or URL of the store that the page describes."""
     headline: str
-    warnings: list[str]
+    warnings: list[str] = field(default_factory=list)
     """What a reader should act on."""
-    first: list[Section]
+    first: list[Section] = field(default_factory=list)
     """Sections before the facts."""
-    facts: dict[str, dict[str, str]]
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
     """Names and values, under a few titles."""
-    pictures: list[Picture]
+    pictures: list[Picture] = field(default_factory=list)
     tables: list[Table]
     call: str
     """Python code that makes the store again."""
-    unknown: str | None
+    unknown: str | None = None
     """Explanation of the names in the code that stand for data without a path."""
     command: str | None
     """Command that makes the store again; None if no command can."""
@@ -105,6 +107,7 @@ def html(page: Page) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters |= {"number": number, "share": format_share, "short": cards.short}
     scripts, panels = [_part("page.js")], None
     if page.overview is not None:
         panels = live(page.overview)
@@ -117,12 +120,12 @@ def html(page: Page) -> str:
         scripts=scripts,
         policy=_policy(scripts),
         panels=panels,
+        mean=cards.mean,
         cards=[] if page.overview is None else cards.cards(page.overview),
     )
 
 
 def _part(name: str) -> str:
-    """Return a file of the page."""
     return files("dask_dpmeans.report").joinpath(name).read_text(encoding="utf-8")
 
 

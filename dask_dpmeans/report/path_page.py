@@ -32,7 +32,6 @@ def page(store: AnyPlace) -> Page:
         store=Output.at(store).shown,
         headline=_headline(path),
         warnings=[*warnings_of(path), *origin.warnings(request)],
-        first=[],
         facts=facts,
         pictures=[Picture.of("Path", caption, lambda: plot.path(path))],
         tables=[*intervals, _penalties(path)],

@@ -1,6 +1,5 @@
 """The page of a run."""
 
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -9,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from dask_dpmeans import checks, errors
-from dask_dpmeans.api.loading import LoadedRun, open_run
+from dask_dpmeans.api.loading import LoadedRun
 from dask_dpmeans.checks import format_column, format_count, format_hundredths
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import UNSTABLE
@@ -19,20 +18,15 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import LAYERED
-from dask_dpmeans.flags import flags
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
-from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
+from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.methods.dpmeans.stability import unstable_clusters
-from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import origin, sentences
-from dask_dpmeans.report.label_map import drawn_labels
 from dask_dpmeans.report.page import Page, Picture, Section, Table, data_uri, lines_of
 from dask_dpmeans.report.run_rows import RowParts, has_centers, read_rows
 from dask_dpmeans.report.tree_page import drawn_tree
-from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import Stored
-from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result
 
 MOST_LINES, MOST_FEATURES = 100, 12
@@ -60,7 +54,7 @@ clusters 9, with 1,000 clusters 29."""
 
 
 def page(
-    run: AnyPlace | LoadedRun,
+    run: LoadedRun,
     *,
     data: Any = None,
     columns: Sequence[int | str] | None = None,
@@ -68,8 +62,6 @@ def page(
     **where: Unpack[Stored],
 ) -> Page:
     """Return the contents of the page of a finished run; parameters as for `report`."""
-    if not isinstance(run, LoadedRun):
-        run = open_run(run)
     result, model = run.result, run.model
     manifest, names = result.manifest, _names(model)
     if data is None:
@@ -82,7 +74,7 @@ def page(
         overview=rows.overview,
         unit="in weight" if manifest.input.weighted else "rows",
         images=_images(model, image_shape),
-        grid=drawn_labels(result, model),
+        grid=_grid(result, model),
         maps=_maps(model, rows),
         sizes=_sizes(model, rows),
         left_out=_left_out(model, rows),
@@ -96,9 +88,9 @@ def page(
         },
         pictures=[*pictures(model, names), *_pairs(model, rows)],
         tables=[cluster_table(model, names)],
-        call=call(result, model),
+        call=origin.call(result, model),
         unknown=origin.explain_unknown(manifest),
-        command=command(result, model),
+        command=origin.command(result, model),
         versions=dict(manifest.versions),
     )
 
@@ -127,6 +119,17 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         facts["converged"] = "yes" if manifest.converged else "no"
     facts["seconds of the steps alone"] = f"{sum(record.seconds for record in result.history):.3g}"
     return {**facts, **words.facts}
+
+
+def _parameters(model: Model) -> dict[str, str]:
+    """Return the parameters, also those with default values."""
+    facts = {"method": type(model).__name__}
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, np.ndarray):
+            facts[name] = f"{len(value):,} centers"
+        elif value is not None:
+            facts[name] = str(value)
+    return facts
 
 
 def cluster_table(model: Model, names: list[str]) -> Table:
@@ -202,7 +205,7 @@ def _choice(result: Result, model: Model) -> list[Section]:
         caption = REPLICATED
     lines, caption = lines_of(list(columns.values())), CHOICE.format(choice.halved, caption)
     table = Table("Alternatives", caption, list(columns), lines)
-    code = "\n".join(_fit_alternative(result, model, one) for one in each[1:])
+    code = "\n".join(origin.fit_alternative(result, model, one) for one in each[1:])
     picture = None
     if len(choice.intervals) > 1:
         picture = Picture.of("Choice", CHOICE_PICTURE, lambda: plot.choice(choice))
@@ -272,6 +275,21 @@ def _sizes(model: Model, rows: RowParts) -> Picture:
     return Picture.of("Clusters", caption, lambda: plot.sizes(model))
 
 
+def _grid(result: Result, model: Model) -> Picture | None:
+    """Return the labels on the grid of a cube as a picture; None without one of two dimensions."""
+    found = plot_data.labels_on_grid(result)
+    if found is None:
+        return None
+    caption = "The samples on their grid, in the colors of their clusters."
+    if (found.labels < 0).any():
+        caption += " Samples in no cluster are blank."
+    for each in (found.down, found.across):
+        if len(each.places) < each.size:
+            caption += f" Along {each.name} it has {len(each.places):,} of {each.size:,} samples."
+    draw = partial(plot.label_map, found, model.cluster_weights_)
+    return Picture.of("Map", caption, draw, dots=True)
+
+
 def _maps(model: Model, rows: RowParts) -> list[Picture]:
     """Return the rows in colors, or the graph."""
     if rows.picture is not None:
@@ -322,7 +340,6 @@ def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:
 
 
 def _pairs(model: Model, rows: RowParts) -> list[Picture]:
-    """Return the rows in pairs of columns."""
     if rows.overview is None or not rows.overview.pairs:
         return []
     names, found = rows.overview.columns, rows.overview.pairs
@@ -340,76 +357,3 @@ def _tree(model: Model) -> Picture:
     return Picture(
         "Tree", f"Left out, because {reason}. The command dask-dpmeans tree makes it.", None
     )
-
-
-# How to reproduce
-
-
-def _given_parameters(model: Model) -> dict[str, Any]:
-    """Return the parameters that differ from their defaults."""
-    return origin.differing_parameters(model.get_params(deep=False), type(model))
-
-
-def _parameters(model: Model) -> dict[str, str]:
-    """Return the parameters, also those with default values."""
-    facts = {"method": type(model).__name__}
-    for name, value in model.get_params(deep=False).items():
-        if isinstance(value, np.ndarray):
-            facts[name] = f"{len(value):,} centers"
-        elif value is not None:
-            facts[name] = str(value)
-    return facts
-
-
-def call(result: Result, model: Model) -> str:
-    """Return Python code that makes the run again."""
-    manifest, name = result.manifest, type(model).__name__
-    stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
-    parameters, imports = [], f"from dask_dpmeans import {name}, fit\n"
-    for each, value in _given_parameters(model).items():
-        if isinstance(value, np.ndarray):
-            imports = f"import zarr\n\n{imports}"
-            parameters.append(f"{each}={stored}")
-        else:
-            parameters.append(f"{each}={value!r}")
-    arguments = [origin.data(manifest), repr(origin.AGAIN), f"{name}({', '.join(parameters)})"]
-    if spec_of(model).takes_groups:
-        groups = commands.sources(manifest)["groups"]
-        arguments.append(f"groups={'groups' if groups is None else repr(groups)}")
-    return f"{imports}\nfit(\n{origin.arguments([*arguments, *origin.parts(manifest)])})"
-
-
-def command(result: Result, model: Model) -> str | None:
-    """Return the command that makes the run again; None without one, or if an input has no path."""
-    return _command(result, model, _given_parameters(model), origin.AGAIN)
-
-
-def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> str | None:
-    """Return the command that fits with some parameters; None as for `command`."""
-    name, reading = METHODS[type(model).__name__].command, commands.words(result.manifest)
-    sources = commands.sources(result.manifest)
-    if name is None or reading is None:
-        return None
-    if any(isinstance(value, np.ndarray) for value in asked.values()):
-        return None
-    words = ["dask-dpmeans", name, str(sources["data"]), out, *flags(asked)]
-    if spec_of(model).takes_groups:
-        if sources["groups"] is None:
-            return None
-        words += ["--groups", sources["groups"]]
-    return shlex.join([*words, *reading])
-
-
-def _fit_alternative(result: Result, model: Model, other: Alternative) -> str:
-    """Return the command, else the estimator in Python, that fits an alternative."""
-    prices: dict[str, Any] = dict(other.penalties)
-    if hasattr(model, "search"):
-        prices["search"] = True
-    asked = prices | _given_parameters(model) | prices  # these first
-    asked.pop("n_clusters", None)  # the penalty has its place
-    found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
-    if found is not None:
-        return found
-    given = {name: each for name, each in asked.items() if not isinstance(each, np.ndarray)}
-    parameters = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    return f"{type(model).__name__}({parameters})"

@@ -107,8 +107,7 @@ def _index_of(data: Any) -> Sequence[object] | None:
     """Return the names of the rows of a data frame in memory; None of other data."""
     if not hasattr(data, "columns") or is_lazy(data):
         return None
-    index: Sequence[object] | None = getattr(data, "index", None)
-    return index
+    return getattr(data, "index", None)
 
 
 def has_centers(model: Model) -> bool:
@@ -148,7 +147,7 @@ def _weights_lost(result: Result, model: Model) -> bool:
 def _rows_changed(result: Result, model: Model, source: RowSource) -> bool:
     """Return whether the rows are known to differ from the rows of the fit."""
     fitted = result.manifest.input
-    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
+    if (source.plan.n_rows, source.layout.stored_columns) != fitted.shape:
         return True
     comparable = (
         source.summary.n_groups == fitted.n_groups
@@ -166,7 +165,6 @@ def _overview(
     columns: list[int] | None,
     index: Sequence[object] | None,
 ) -> RowParts:
-    """Return the maps and portraits of the clusters, and warnings about the rows."""
     if not has_centers(model):
         return RowParts()
     names = plot_data.feature_names(model)
@@ -227,7 +225,6 @@ def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) ->
 
 
 def _chart(result: Result, model: Model, source: RowSource) -> RowParts:
-    """Return the rows by longitude and latitude."""
     found = plot_data.chart(source, model, spec_of(model).predictor(result))
     caption = "Places in the colors of their clusters, and centers with their numbers."
     warnings = [UNWEIGHTED] if _weights_lost(result, model) else []

@@ -28,8 +28,6 @@ def page(store: AnyPlace) -> Page:
     return Page(
         store=Output.at(store).shown,
         headline=f"A tree of {clusters} in {levels}",
-        warnings=[],
-        first=[],
         facts={"Parameters": _parameters(tree)},
         pictures=[drawn_tree(tree)],
         tables=[_levels(tree), _members(tree)],

@@ -42,8 +42,8 @@ from dask_dpmeans.sources import (
 )
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock
-from dask_dpmeans.storage.manifest import Manifest
-from dask_dpmeans.storage.output import Output, remove, with_article
+from dask_dpmeans.storage.manifest import Manifest, with_article
+from dask_dpmeans.storage.output import Output, remove
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 ENDS = ("interval_clusters", "interval_low", "interval_high")

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from dask_dpmeans.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources.arrow_columns import KeptColumns, feature_columns, kept_columns
     from dask_dpmeans.sources.categories import CategoricalColumns, Categories, Category
     from dask_dpmeans.sources.cluster import connect
-    from dask_dpmeans.sources.cubes import Cube, centers_array, cube_like, open_cube
     from dask_dpmeans.sources.dataset import RowSource
     from dask_dpmeans.sources.executors.process import one_blas_thread
     from dask_dpmeans.sources.executors.threads import Threads
@@ -26,20 +24,24 @@ if TYPE_CHECKING:
         is_lazy,
         is_stored,
         known_rows,
+        label_pairs,
         lazy_map,
         lazy_rows,
         opened_rows,
     )
     from dask_dpmeans.sources.formats.tables import check_available, path_of
     from dask_dpmeans.sources.frames import Frame, frame_of
-    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube
+    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, is_latitude
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features, with_csr
-    from dask_dpmeans.sources.label_map import map_height, write_label_map
-    from dask_dpmeans.sources.labels import label_pairs
-    from dask_dpmeans.sources.latitudes import is_latitude
     from dask_dpmeans.sources.layout import Layout
     from dask_dpmeans.sources.missing_values import whole, with_nan
-    from dask_dpmeans.sources.named_columns import named_inputs, named_rows
+    from dask_dpmeans.sources.named_columns import (
+        KeptColumns,
+        feature_columns,
+        kept_columns,
+        named_inputs,
+        named_rows,
+    )
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
     from dask_dpmeans.sources.opening import OpenedPath, open_groups, unwrap, working_dtype
     from dask_dpmeans.sources.options import (
@@ -71,31 +73,29 @@ if TYPE_CHECKING:
         decoded_rows,
         stored_bytes,
     )
+    from dask_dpmeans.sources.xarray_cubes import Cube, centers_array, cube_like, open_cube
 else:
     # Dask and Zarr take long to load: importing an estimator loads none of them.
     __getattr__ = lazy_names(
         __name__,
         {
-            ".arrow_columns": "KeptColumns feature_columns kept_columns",
             ".categories": "CategoricalColumns Categories Category",
             ".cluster": "connect",
-            ".cubes": "Cube centers_array cube_like open_cube",
+            ".xarray_cubes": "Cube centers_array cube_like open_cube",
             ".dataset": "RowSource",
             ".executors.process": "one_blas_thread",
             ".executors.threads": "Threads",
             ".formats.cube": "CubePath CubeRows",
             ".formats.h5ad": "open_h5ad opened_h5ad",
-            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
+            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows label_pairs lazy_map lazy_rows "
+            "opened_rows",
             ".formats.tables": "check_available path_of",
             ".frames": "Frame frame_of",
-            ".grids": "Coordinate Dimensions Grid is_cube",
+            ".grids": "Coordinate Dimensions Grid is_cube is_latitude",
             ".inputs": "as_source open_source source_of_features with_csr",
-            ".label_map": "map_height write_label_map",
-            ".labels": "label_pairs",
-            ".latitudes": "is_latitude",
             ".layout": "Layout",
             ".missing_values": "whole with_nan",
-            ".named_columns": "named_inputs named_rows",
+            ".named_columns": "KeptColumns feature_columns kept_columns named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",
             ".opening": "OpenedPath open_groups unwrap working_dtype",
             ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "

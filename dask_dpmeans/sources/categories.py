@@ -71,7 +71,6 @@ def sorted_categories(values: Iterable[object]) -> tuple[Category, ...]:
 
 
 def _is_categorical(column: Any) -> bool:
-    """Return whether a column is of a type of categories."""
     kind = str(getattr(column, "dtype", None) or getattr(column, "type", ""))
     return kind == "category" or kind.startswith(("Categorical", "Enum", "dictionary"))
 

@@ -44,7 +44,6 @@ class QuietEnd(WorkerPlugin):
 
 
 def _is_other(beginning: str, record: logging.LogRecord) -> bool:
-    """Return whether a message of a log begins otherwise."""
     return not record.getMessage().startswith(beginning)
 
 

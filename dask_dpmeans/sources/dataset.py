@@ -6,8 +6,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import ReusableRound
@@ -19,6 +17,7 @@ from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.jobs import CarryJob, FoldJob, KeepJob, Known, MapJob
+from dask_dpmeans.sources.layout import Layout
 from dask_dpmeans.sources.names import Names, used_names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import Prepare
@@ -60,20 +59,12 @@ class RowSource:
     prepare: Prepare
     summary: Summary
     """Column statistics of the rows as kernels see them."""
-    stored_dtype: np.dtype[Any]
-    """Dtype of the input."""
-    stored_columns: int
-    """Number of columns of the input."""
-    checksummed: bool
-    """Whether all stored chunks have checksums, so that a flipped bit is found."""
+    layout: Layout
+    """The plan of the input, before a scale or features were known."""
     resident: bool
     """Whether rows are in memory; then threads may share a shard, and all shards are read."""
     room: int = 0
     """Bytes that may be kept in memory, beside the rows if they are there too."""
-    column_names: Names | None = None
-    """Names of the columns of the input, if it is a table."""
-    stored_categories: Categories = field(default_factory=dict)
-    """Categories of columns of codes, by the number of the column in the input."""
     n_values: int | None = None
     """Stored values of CSR rows; None for dense rows."""
     cube: CubeRows | None = None
@@ -87,13 +78,13 @@ class RowSource:
     def n_features(self) -> int:
         """Number of columns that kernels see."""
         if self.prepare.sparse:
-            return self.stored_columns
+            return self.layout.stored_columns
         return len(self.summary.sums)
 
     @property
     def used_names(self) -> Names | None:
         """Names of the columns that are used, if the input is a table."""
-        return used_names(self.column_names, self.prepare.columns)
+        return used_names(self.layout.column_names, self.prepare.columns)
 
     @property
     def used_columns(self) -> tuple[int, ...] | None:
@@ -103,8 +94,8 @@ class RowSource:
     @property
     def categories(self) -> Categories:
         """Categories of columns of codes, by the number of the column among those that are used."""
-        used = self.prepare.columns or range(self.stored_columns)
-        categories = self.stored_categories
+        used = self.prepare.columns or range(self.layout.stored_columns)
+        categories = self.layout.categories
         return {
             number: categories[column] for number, column in enumerate(used) if column in categories
         }
@@ -123,16 +114,14 @@ class RowSource:
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:
         """Reduce all rows, or the rows of a run of blocks that is a subtree of the merge tree."""
-        job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
         if whole and not self.resident and isinstance(reduction, ReusableRound):
-            return self._fold_changed(job, reduction, name)
+            return self._fold_changed(reduction, name)
+        job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         parts = min(self.executor.threads, PARTS) if self.resident else 1
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
-    def _fold_changed(
-        self, job: FoldJob[Answer], reduction: ReusableRound[Any, Answer], name: str
-    ) -> Answer:
+    def _fold_changed(self, reduction: ReusableRound[Any, Answer], name: str) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
         last, rule, standing = self.ledger, reduction.rule, {}
         before = last.reduction
@@ -145,7 +134,9 @@ class RowSource:
                 [shard] = self.executor.wrap([Known(standing[start])])
                 pieces[number] = shard, pieces[number][1]
         most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
-        answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
+        answer, kept = self.executor.fold(
+            KeepJob(reduction, self.prepare, self.plan.block_rows, most_bytes), pieces, name
+        )
         last.reduction, last.kept = reduction, standing | kept
         return answer
 
@@ -157,8 +148,7 @@ class RowSource:
         known, key = self.ledger.known, (*self.prepare.key, name)
         if key not in known:
             known[key] = work()
-        answer: Answer = known[key]
-        return answer
+        return known[key]
 
     def carry(
         self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry"

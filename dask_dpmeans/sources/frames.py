@@ -53,8 +53,33 @@ class Frame:
     @property
     def column_names(self) -> tuple[Any, ...]:
         """Label of each column of numbers."""
+        return names_of_numbers(self.labels, self.widths)
+
+    @property
+    def chosen_labels(self) -> tuple[Any, ...]:
+        """Label of each column, as of a table in files whose path names none."""
+        return self.labels
+
+    @property
+    def lists(self) -> set[Any]:
+        """Labels of the columns that may hold lists, each of which becomes several columns."""
+        if is_dask_frame(self.native):  # whose objects are not looked at
+            kinds = self.native.dtypes.items()
+            return {label for label, kind in kinds if str(kind).startswith(("object", "list"))}
         pairs = zip(self.labels, self.widths, strict=True)
-        return tuple(name for label, width in pairs for name in list_names(label, width))
+        return {label for label, width in pairs if width is not None}
+
+    def column(self, label: Any) -> Any:
+        """Return one column: an array, (n,), or a series of Dask."""
+        if is_dask_frame(self.native):
+            return self.native[label]
+        return nw.from_native(self.native, eager_only=True)[label].to_numpy()
+
+    def select(self, labels: Sequence[Any]) -> Any:
+        """Return a data frame with some of the columns, in this order."""
+        if is_dask_frame(self.native):
+            return self.native[list(labels)]
+        return nw.from_native(self.native, eager_only=True).select(*labels).to_native()
 
     def read(
         self, name: str, wanted: CategoricalColumns | None = None, used: Sequence[int] | None = None
@@ -140,7 +165,7 @@ class Frame:
                     f"{name}: the categories of column {label!r} are not known before all of it is "
                     f"read: pass {name}.categorize([{label!r}]), which reads it once"
                 )
-            number += len(list_names(label, width))
+            number += 1 if width is None else width
         return found
 
     def _refusal(self, refused: Mapping[Any, str], name: str) -> InputError:
@@ -217,15 +242,16 @@ def refuse_query(data: Any, name: str) -> None:
         raise InputError(f"{name} is a {kind}, a query that has not run yet: pass {way}")
 
 
-def list_names(label: Any, width: int | None) -> list[Any]:
-    """Return the names of the columns of numbers that a column becomes.
+def names_of_numbers(labels: Sequence[Any], widths: Sequence[int | None]) -> tuple[Any, ...]:
+    """Return the names of the columns of numbers that columns become; lists have a width.
 
-    >>> list_names("age", None), list_names("emb", 2)
-    (['age'], ['emb_0', 'emb_1'])
+    >>> names_of_numbers(["age", "emb"], [None, 2])
+    ('age', 'emb_0', 'emb_1')
     """
-    if width is None:
-        return [label]
-    return [f"{label}_{number}" for number in range(width)]
+    found: list[Any] = []
+    for label, width in zip(labels, widths, strict=True):
+        found += [label] if width is None else [f"{label}_{number}" for number in range(width)]
+    return tuple(found)
 
 
 def _open_frame(native: Any) -> Any:

@@ -1,9 +1,10 @@
 """Grids: which dimensions of a cube are samples and which are features, with their coordinates.
 
-Nothing here needs xarray: `Grid.of` reads an array of xarray that is there already.
+Nothing here needs xarray: `Grid.of` reads an array of xarray that is there already.  `latitude_of` and
+`cosines` make weights of latitudes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.row_array import Raw
 
@@ -19,6 +21,14 @@ Dimensions = str | Iterable[str] | None
 """Names of dimensions as a user gives them; None for all others."""
 VARIABLE = "variable"
 """Dimension of the variables of a Dataset, as `xarray.Dataset.to_dataarray` names it."""
+LATITUDE = "latitude"
+"""Weights by the cosine of the latitude."""
+LATITUDE_UNITS = ["degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"]
+"""Units of latitudes, by the CF conventions (section 4.1)."""
+LATITUDE_NAMES = ("lat", "latitude", "nav_lat")
+"""Names of latitudes, in any case, where no attribute says what they are."""
+BEYOND_POLE = 1e-3
+"""Degrees beyond a pole that are rounding: float32 has 8e-6 there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,17 +157,17 @@ def split_dimensions(
     """
     if samples is None and features is None:
         raise InputError(f"samples must name some of the dimensions of {what}: {_listed(sizes)}")
-    named = {"samples": _as_tuple("samples", samples), "features": _as_tuple("features", features)}
+    named = {"samples": as_names("samples", samples), "features": as_names("features", features)}
     for argument, names in named.items():
-        for name in names or ():
-            _check_dimension(argument, name, names or (), sizes, what)
-    taken = [name for names in named.values() for name in names or ()]
+        for name in names:
+            _check_dimension(argument, name, names, sizes, what)
+    taken = [name for names in named.values() for name in names]
     both = [name for name in sizes if taken.count(name) > 1]
     if both:
         raise InputError(f"samples and features both name {_quoted(both)}: leave it out of one")
     rest = tuple(name for name in sizes if name not in taken)
-    of_samples = rest if named["samples"] is None else named["samples"]
-    of_features = rest if named["features"] is None else named["features"]
+    of_samples = rest if samples is None else named["samples"]
+    of_features = rest if features is None else named["features"]
     left = [name for name in rest if name not in of_samples and name not in of_features]
     if left:
         raise InputError(
@@ -169,15 +179,53 @@ def split_dimensions(
     return of_samples, of_features
 
 
-def _as_tuple(argument: str, names: Dimensions) -> Names | None:
-    """Return names as a tuple; None for None."""
+def latitude_of(coords: Sequence[Coordinate]) -> Coordinate:
+    """Return the one coordinate that is the latitude, by its attributes or else by its name."""
+    along = [each for each in coords if each.dims]
+    ways = (
+        [each for each in along if each.attrs.get("standard_name") == "latitude"],
+        [each for each in along if each.attrs.get("units") in LATITUDE_UNITS],
+        [each for each in along if each.name.lower() in LATITUDE_NAMES],
+    )
+    found = next(filter(None, ways), [])
+    if len(found) != 1:
+        names = ", ".join(repr(each.name) for each in found or along) or "none"
+        reason = (
+            "more than one coordinate is a latitude" if found else "no coordinate is a latitude"
+        )
+        raise InputError(
+            f"{reason} along the samples: {names}; give sample_weight as a DataArray, such as "
+            "numpy.cos(numpy.deg2rad(X.lat))"
+        )
+    return found[0]
+
+
+def is_latitude(weights: object) -> bool:
+    """Return whether weights are the cosines of the latitude."""
+    return isinstance(weights, str) and weights == LATITUDE
+
+
+def cosines(latitudes: Any, name: str) -> Float64Array:
+    """Return the cosine of latitudes in degrees, (...), of the coordinate of this name."""
+    degrees: Float64Array = np.ascontiguousarray(latitudes, np.float64)
+    if (np.abs(degrees) > 90 + BEYOND_POLE).any():
+        worst = degrees.flat[int(np.nanargmax(np.abs(degrees)))]
+        raise InputError(
+            f"the coordinate {name!r} holds {worst:g}, which is no latitude in degrees: give the "
+            "weights as a DataArray"
+        )
+    return np.cos(np.deg2rad(degrees)).clip(0.0)
+
+
+def as_names(argument: str, names: Dimensions) -> Names:
+    """Return names that a user gave; none for None."""
     if names is None or isinstance(names, str):
-        return None if names is None else (names,)
+        return () if names is None else (names,)
     found = tuple(names) if isinstance(names, Iterable) else ()
     texts = all(isinstance(name, str) for name in found)
     if not (isinstance(names, Iterable) and texts):
         got = describe_value(names)
-        raise InputError(f"{argument} must be the name of a dimension, or some names, got {got}")
+        raise InputError(f"{argument} must be a name or a list of names, got {got}")
     return found
 
 
@@ -203,7 +251,6 @@ def _levels(cube: Any) -> dict[str, Names]:
 
 
 def _label(dim: str, value: Any) -> str:
-    """Return the text of one coordinate value."""
     if isinstance(value, np.datetime64):
         return str(np.datetime_as_string(value, unit="auto"))
     if isinstance(value, np.bool_ | np.number | int | float):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import numpy as np
 
@@ -22,31 +22,9 @@ class Known:
     kept: Any
 
 
-class AnyFold(Protocol[Answer]):
-    """Job that answers for each shard, and merges the answers of neighboring shards."""
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block."""
-        ...
-
-    @property
-    def grows(self) -> bool:
-        """Whether a merged answer is about as large as both together."""
-        ...
-
-    def __call__(self, shard: Any, blocks: range) -> Answer:
-        """Return the answer of some blocks of a shard."""
-        ...
-
-    def merge(self, answers: list[Answer]) -> Answer:
-        """Return the answer of neighboring subtrees."""
-        ...
-
-
 @dataclass(frozen=True)
 class FoldJob(Generic[Answer]):
-    """Job that reduces the blocks of a shard."""
+    """Job that reduces the blocks of each shard, and merges the answers of neighboring shards."""
 
     reduction: Reduction[Answer]
     prepare: Prepare
@@ -71,37 +49,25 @@ class FoldJob(Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class KeepJob(Generic[Answer]):
+class KeepJob(FoldJob[Any]):
     """Fold of shards that also answers what to keep of each, by the shard's first row."""
 
-    fold: FoldJob[Answer]
-    reduction: ReusableRound[Any, Answer]
-    """Reduction of the fold."""
+    reduction: ReusableRound[Any, Any]
     most_bytes: int
     """Bytes that may be kept of a shard."""
 
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block."""
-        return self.fold.block_rows
-
-    @property
-    def grows(self) -> bool:
-        """Whether a merged answer is about as large as both together."""
-        return self.fold.grows
-
-    def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
+    def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Any, dict[int, Any]]:
         """Return the answer of a shard, and what to keep of it."""
         if isinstance(shard, Known):
             return self.reduction.rule.restore(self.reduction.state, shard.kept), {}
-        answer = self.fold(shard, blocks)
+        answer = super().__call__(shard, blocks)
         kept = self.reduction.rule.keep(answer, self.most_bytes)
         return answer, {} if kept is None else {shard.start: kept}
 
-    def merge(self, answers: list[tuple[Answer, dict[int, Any]]]) -> tuple[Answer, dict[int, Any]]:
+    def merge(self, answers: list[tuple[Any, dict[int, Any]]]) -> tuple[Any, dict[int, Any]]:
         """Return the answer of neighboring subtrees, and what to keep of all their shards."""
         kept = {start: each for _, some in answers for start, each in some.items()}
-        return self.fold.merge([answer for answer, _ in answers]), kept
+        return super().merge([answer for answer, _ in answers]), kept
 
 
 @dataclass(frozen=True)

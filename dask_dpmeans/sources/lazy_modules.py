@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from pyarrow import csv as arrow_csv
     from typing_extensions import TypeIs
 
+    from dask_dpmeans.sources import cluster
+    from dask_dpmeans.sources.executors import dask_tasks
+    from dask_dpmeans.sources.formats import cube_chunks
     from dask_dpmeans.sources.safety import bounded_codecs, checked_store
+    from dask_dpmeans.storage import arrays
 
     dask: Any
 else:
@@ -35,8 +39,12 @@ else:
     compute = LazyModule("pyarrow.compute")
     parquet = LazyModule("pyarrow.parquet")
     arrow_csv = LazyModule("pyarrow.csv")
+    cluster = LazyModule("dask_dpmeans.sources.cluster")
+    dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
+    cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")
     bounded_codecs = LazyModule("dask_dpmeans.sources.safety.bounded_codecs")
     checked_store = LazyModule("dask_dpmeans.sources.safety.checked_store")
+    arrays = LazyModule("dask_dpmeans.storage.arrays")
 
 
 def is_dask_array(value: object) -> "TypeIs[da.Array]":

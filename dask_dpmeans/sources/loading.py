@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError, warn
-from dask_dpmeans.sources.executors.keys import Keys
+from dask_dpmeans.sources.executors.base import Keys
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.cube import CubeRows

@@ -1,9 +1,13 @@
-"""Columns of a table by name: the weights and groups of its rows, and the columns to use."""
+"""Columns of a table by name: weights and groups, the columns to use, and columns that are kept.
+
+Kept columns go beside the labels of the rows, as parts of Arrow tables.
+"""
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from io import StringIO
 from typing import Any
 
@@ -12,13 +16,71 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.tables import list_columns, table_names, table_path
-from dask_dpmeans.sources.frames import LISTS, Frame, frame_of, is_dask_frame
+from dask_dpmeans.sources.formats import tables
+from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
+from dask_dpmeans.sources.lazy_modules import pyarrow
+from dask_dpmeans.sources.opening import OpenedPath
 from dask_dpmeans.sources.options import InputArrays
 from dask_dpmeans.storage.location import Location
 
 PATH_MARKS = "/\\.#"
 """Characters that tell the path of an array from the name of a column that is not there."""
+PART_ROWS = 2**17
+"""Rows of a part of kept columns."""
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table in files; its columns have the same functions as the columns of a `Frame`."""
+
+    path: str
+    """Path or URL without names of columns."""
+    named: tuple[str, ...] | None
+    """Columns that the path names too; None for all."""
+    place: Location
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return tables.table_names(self.place, "data")
+
+    @property
+    def chosen_labels(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return self.labels if self.named is None else self.named
+
+    @property
+    def lists(self) -> set[str]:
+        """Names of the columns of lists, each of which becomes several columns."""
+        return tables.list_columns(self.place, "data")
+
+    def column(self, name: str) -> str:
+        """Return the path of one column."""
+        return f"{self.path}#{joined_names([name])}"
+
+    def select(self, names: Sequence[str]) -> str:
+        """Return the path of some columns, in this order."""
+        kept = [each for each in names if self.named is None or each in self.named]
+        return f"{self.path}#{joined_names(kept)}"
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Return names of columns for a path; those with commas are in quotes.
+
+    >>> joined_names(["age", "income, gross"])
+    'age,"income, gross"'
+    """
+    written = StringIO()
+    csv.writer(written, lineterminator="").writerow(names)
+    return written.getvalue()
+
+
+def table_of(data: Any, storage_options: Mapping[str, Any] | None) -> StoredTable | Frame | None:
+    """Return a table with names of columns, in files or in a data frame; None for other data."""
+    if not isinstance(data, str | os.PathLike):
+        return frame_of(data, "data")
+    table = tables.table_path(os.fspath(data))
+    return None if table is None else StoredTable(*table, Location.at(table[0], storage_options))
 
 
 def named_inputs(
@@ -38,13 +100,14 @@ def named_inputs(
     chosen = _names_in(columns)
     if not texts and chosen is None:
         return arrays, columns
-    labels = _labels(arrays.data, storage_options)
-    if labels is None:
+    table = table_of(arrays.data, storage_options)
+    if table is None:
         if chosen is not None:
             raise InputError(
                 f"columns are named, {shown_names(chosen)}, but data has no names: give their numbers"
             )
         return arrays, columns
+    labels = table.labels
     taken = {name: text for name, text in texts.items() if _is_column(name, text, labels)}
     if chosen is not None:
         for name in chosen:
@@ -52,9 +115,8 @@ def named_inputs(
     if not taken and chosen is None:
         return arrays, columns
     if chosen is None and columns is not None:
-        own = _own_names(arrays.data, labels)
-        several = _columns_of_lists(arrays.data, storage_options) & {*own}
-        _refuse_lists(several, list(taken.values()))
+        own = table.chosen_labels
+        _refuse_lists(table.lists & {*own}, list(taken.values()))
         chosen = [own[number] for number in checked_columns(columns, len(own))]
     _check_different(chosen or ())
     left = [each for each in chosen or labels if each not in taken.values()]
@@ -62,10 +124,10 @@ def named_inputs(
         raise InputError(
             f"no columns are left as features beside {shown_names(list(taken.values()))}"
         )
-    found = {name: _column(arrays.data, text) for name, text in taken.items()}
+    found = {name: table.column(text) for name, text in taken.items()}
     narrowed = replace(
         arrays,
-        data=named_part(arrays.data, left),
+        data=table.select(left),
         sample_weight=found.get("sample_weight", arrays.sample_weight),
         groups=found.get(arrays.groups_name, arrays.groups),
     )
@@ -80,17 +142,6 @@ def named_rows(X: Any, sample_weight: Any = None, groups: Any = None) -> tuple[A
         return X, sample_weight, groups
     found, _ = named_inputs(InputArrays(X, sample_weight, groups))
     return found.data, found.sample_weight, found.groups
-
-
-def joined_names(names: Sequence[str]) -> str:
-    """Return names of columns for a path; those with commas are in quotes.
-
-    >>> joined_names(["age", "income, gross"])
-    'age,"income, gross"'
-    """
-    written = StringIO()
-    csv.writer(written, lineterminator="").writerow(names)
-    return written.getvalue()
 
 
 def _refuse_lists(lists: set[Any], beside: list[str]) -> None:
@@ -145,39 +196,6 @@ def checked_columns(columns: Sequence[int], d: int) -> tuple[int, ...]:
     return chosen
 
 
-def _columns_of_lists(data: Any, storage_options: Mapping[str, Any] | None) -> set[Any]:
-    """Return the names of the columns of a table that may hold lists, each of them several columns."""
-    if isinstance(data, str | os.PathLike):
-        table = table_path(os.fspath(data))
-        return list_columns(Location.at((table or [data])[0], storage_options), "data")
-    native = data.native if isinstance(data, Frame) else data
-    if is_dask_frame(native):
-        kinds = native.dtypes.items()
-        return {name for name, kind in kinds if str(kind).startswith(("object", "list"))}
-    kinds = nw.from_native(native, eager_only=True).schema
-    return {name for name, kind in kinds.items() if isinstance(kind, (*LISTS, nw.Object))}
-
-
-def _own_names(data: Any, labels: list[Any]) -> list[Any]:
-    """Return the names of the columns of data in order: a path may name some of a table's."""
-    table = table_path(os.fspath(data)) if isinstance(data, str | os.PathLike) else None
-    return labels if table is None or table[1] is None else list(table[1])
-
-
-def _labels(data: Any, storage_options: Mapping[str, Any] | None) -> list[Any] | None:
-    """Return the names of the columns of a table; None for data of another kind."""
-    if isinstance(data, Location):
-        return None
-    if isinstance(data, str | os.PathLike):
-        table = table_path(os.fspath(data))
-        if table is None:
-            return None
-        stored = table_names(Location.at(table[0], storage_options), "data")
-        return list(stored)
-    frame = frame_of(data, "data")
-    return None if frame is None else list(frame.labels)
-
-
 def _is_column(argument: str, text: str, labels: Sequence[Any]) -> bool:
     """Return whether a text names a column; names that are not there are refused."""
     if text in labels:
@@ -201,25 +219,93 @@ def shown_names(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _column(data: Any, name: str) -> Any:
-    """Return one column of a table: a path with its name, an array, or a series of Dask."""
-    if isinstance(data, str | os.PathLike):
-        table = table_path(os.fspath(data))
-        return f"{table[0] if table else data}#{joined_names([name])}"
-    native = data.native if isinstance(data, Frame) else data
-    if is_dask_frame(native):
-        return native[name]
-    return nw.from_native(native, eager_only=True)[name].to_numpy()
+@dataclass(frozen=True)
+class KeptColumns:
+    """Some columns of a table in memory, of Dask or in files, read part by part."""
+
+    schema: Any
+    """Schema of Arrow of these columns."""
+    rest: Iterator[Any]
+    """All rows, in order, as tables of Arrow of any height."""
+
+    def parts(self) -> Iterator[Any]:
+        """Yield all rows, in order, as tables of `PART_ROWS` rows, the last one of fewer."""
+        held = self.schema.empty_table()
+        for table in self.rest:
+            held = pyarrow.concat_tables([held, _cast(table, self.schema)])
+            while held.num_rows >= PART_ROWS:
+                yield held.slice(0, PART_ROWS)
+                held = held.slice(PART_ROWS)
+        if held.num_rows:
+            yield held
 
 
-def named_part(data: Any, names: Sequence[str]) -> Any:
-    """Return a table with some of its columns, in this order."""
-    if isinstance(data, str | os.PathLike):
-        table = table_path(os.fspath(data))
-        path, named = table or (os.fspath(data), None)
-        kept = [each for each in names if named is None or each in named]
-        return f"{path}#{joined_names(kept)}"
-    native = data.native if isinstance(data, Frame) else data
-    if is_dask_frame(native):
-        return native[list(names)]
-    return nw.from_native(native, eager_only=True).select(*names).to_native()
+def kept_columns(
+    data: Any, keep: Sequence[str], storage_options: Mapping[str, Any] | None = None
+) -> KeptColumns:
+    """Return the columns `keep` of a table; refuse names that are not there, and other data."""
+    table = table_of(data, storage_options)
+    if table is None:
+        raise InputError(
+            f"keep names columns, {shown_names(keep)}, but data is no table with columns: leave "
+            "keep out, or give a table in files or a data frame"
+        )
+    labels: Sequence[Any] = table.labels
+    if isinstance(table, StoredTable):
+        labels = tables.table_names(table.place, "data", index=True)
+    for name in keep:
+        check_column("keep", name, labels)
+    if isinstance(table, StoredTable):
+        return KeptColumns(*tables.stored_columns(table.place, tuple(keep), "data"))
+    read = partial(_arrow, keep=keep)
+    if not is_dask_frame(table.native):
+        found = read(table.native)
+        return KeptColumns(found.schema, iter([found]))
+    parts = table.native[list(keep)].partitions
+    first = next((each for each in map(_computed, parts) if len(each)), parts[0].compute())
+    return KeptColumns(read(first).schema, map(read, map(_computed, parts)))
+
+
+def feature_columns(
+    data: Any,
+    names: Sequence[str] | None,
+    keep: Sequence[str],
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return a table with the columns that a run was fitted on, `names`.
+
+    If the run knows no names, these are all columns but those that are kept.
+    """
+    if isinstance(data, OpenedPath) or (names is None and not keep):
+        return data
+    table = table_of(data, storage_options)
+    if table is None or (isinstance(table, StoredTable) and table.named is not None):
+        return data  # in a path that names columns these are the features
+    labels = table.labels
+    wanted = [each for each in labels if each not in keep]
+    if names is not None:
+        lists = [each if each in labels else each.rpartition("_")[0] for each in names]
+        wanted = list(dict.fromkeys(lists))  # "emb" for emb_0, emb_1, ...
+    if not wanted or not set(wanted) <= set(labels):
+        return data  # the check of names tells what is missing
+    return table.select(wanted)
+
+
+def _computed(partition: Any) -> Any:
+    return partition.compute()
+
+
+def _arrow(native: Any, keep: Sequence[str]) -> Any:
+    """Return columns of a data frame in memory as a table of Arrow."""
+    table = nw.from_native(native, eager_only=True).select(*keep).to_arrow()
+    return table.select(list(keep)).replace_schema_metadata(None)
+
+
+def _cast(table: Any, schema: Any) -> Any:
+    """Return a table with the types of the first part."""
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, KeyError, ValueError) as error:
+        raise InputError(
+            f"keep: a part of data has other columns or types than the first: {error}"
+        ) from error

@@ -12,16 +12,10 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store, reason_of
+from dask_dpmeans.sources import refusals
 from dask_dpmeans.sources.categories import CategoricalColumns
-from dask_dpmeans.sources.formats import csr
+from dask_dpmeans.sources.formats import csr, csr_files
 from dask_dpmeans.sources.formats.csr import StoredCsr
-from dask_dpmeans.sources.formats.csr_files import (
-    explained,
-    is_csr_group,
-    open_csr,
-    open_mtx,
-    open_npz,
-)
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
 from dask_dpmeans.sources.formats.cube_opening import open_cube
 from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
@@ -38,16 +32,6 @@ from dask_dpmeans.sources.lazy_modules import (
     zarr,
 )
 from dask_dpmeans.sources.missing_values import whole, with_nan
-from dask_dpmeans.sources.refusals import (
-    READ,
-    arrays_below,
-    beyond,
-    not_an_array,
-    other_file,
-    refuse_container,
-    refuse_kind,
-    refuse_packed,
-)
 from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.safety.value_checks import refuse_inexact
 from dask_dpmeans.sources.shards import read_rows
@@ -131,7 +115,7 @@ class Opener:
                 data, place, self.name, fill_missing=self.fill_missing, observed=self.missing
             )
         data = unwrap(data, self.name)
-        refuse_kind(data, self.name)
+        refusals.refuse_kind(data, self.name)
         refuse_query(data, self.name)
         frame = frame_of(data, self.name) if self.dimensions == 2 else None
         if frame is not None:
@@ -185,15 +169,14 @@ class Opener:
         if path.endswith(".npy"):
             return _open_npy(path, name)
         if path.endswith(".npz") and self.dimensions == 2:
-            return open_npz(path, name)
+            return csr_files.open_npz(path, name)
         if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
-            return open_mtx(path, name)
+            return csr_files.open_mtx(path, name)
         table = table_path(path)
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
-            dimensions, missing = self.dimensions, self.missing
-            found = dimensions, missing, self.categorical, self.used
-            return open_table(place, columns, name, *found)
+            how = self.dimensions, self.missing, self.categorical, self.used
+            return open_table(place, columns, name, *how)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):
@@ -203,7 +186,7 @@ class Opener:
     def _stored(self, array: "zarr.Array[Any]") -> RowArray:
         """Open a Zarr array of numbers, which are its values."""
         if self.dimensions == 2 or self.name == "sample_weight":
-            refuse_packed(array, self.name)
+            refusals.refuse_packed(array, self.name)
         return checked_store.checked_array(array, self.name, fill_missing=self.fill_missing)
 
     def _node(self, place: Location) -> "zarr.Array[Any] | zarr.Group":
@@ -223,15 +206,15 @@ class Opener:
         self, group: "zarr.Group", path: str | None, member: Callable[[str], object]
     ) -> StoredCsr:
         """Open the CSR rows in a group; `path` is None if the group was given open."""
-        if self.dimensions == 2 and is_csr_group(group):
+        if self.dimensions == 2 and csr_files.is_csr_group(group):
             where = path or str(group.store_path)
-            return open_csr(group, where, self.name, member, self.fill_missing)
+            return csr_files.open_csr(group, where, self.name, member, self.fill_missing)
         hint = image_hint(group, path or self.name) if self.dimensions == 2 else None
         if hint is not None:
             raise InputError(f"{self.name}: {hint}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other files in the folder
-            raise not_an_array(group, path, self.name, self.dimensions)
+            raise refusals.not_an_array(group, path, self.name, self.dimensions)
 
     def _in_memory(self, data: object) -> Raw:
         """Return a NumPy array of data in memory; objects become numbers, as in scikit-learn."""
@@ -266,7 +249,7 @@ def _without_unused(objects: Raw, used: Sequence[int] | None) -> Raw:
 def _open_npy(path: str, name: str) -> NpyFile:
     """Open a ``.npy`` file of numbers; nothing in it is unpickled."""
     unread = f"{name}: {path} cannot be read as a .npy file"
-    with explained(unread):
+    with csr_files.explained(unread):
         with open(path, "rb") as file:
             begins = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
         if not begins:  # NumPy would advise to unpickle it
@@ -286,17 +269,17 @@ def _open_npy(path: str, name: str) -> NpyFile:
 
 def _reason(place: Location, error: Exception) -> str:
     """Return the reason why Zarr found nothing at a path or URL."""
-    other = other_file(place) or beyond(place)
+    other = refusals.other_file(place) or refusals.beyond(place)
     if other is not None:
         return other
     if isinstance(error, zarr.errors.NodeNotFoundError):
         deeper = parquet_below(place)
         if deeper is not None:
             return f"its Parquet files lie in folders within: give the pattern {deeper}"
-        below = arrays_below(place)
+        below = refusals.arrays_below(place)
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
-        return f"the folder has no metadata of Zarr; {READ}"
+        return f"the folder has no metadata of Zarr; {refusals.READ}"
     return reason_of(error)
 
 
@@ -307,7 +290,7 @@ def unwrap(data: object, name: str) -> Any:
     such as an array of h5py: NumPy would silently read all of it.
     """
     checks.no_matrix(name, data)
-    refuse_container(data, name)
+    refusals.refuse_container(data, name)
     if type(data).__module__.startswith("xarray."):
         inner = getattr(data, "chunks", None) and getattr(data, "data", None)
         if is_dask_array(inner):

@@ -11,7 +11,6 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import takes_csr
-from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.cube_plan import shard_floor
@@ -20,9 +19,9 @@ from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights, count_rows
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.frames import Frame, frame_of
-from dask_dpmeans.sources.latitudes import is_latitude
+from dask_dpmeans.sources.grids import is_latitude
 from dask_dpmeans.sources.layout import Layout, stored_arrays
-from dask_dpmeans.sources.lazy_modules import is_dask_array, zarr
+from dask_dpmeans.sources.lazy_modules import cluster, dask_tasks, is_dask_array, zarr
 from dask_dpmeans.sources.named_columns import checked_columns, named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
@@ -35,12 +34,7 @@ from dask_dpmeans.sources.stored_chunks import plain_store
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dask_dpmeans.sources import cluster
-    from dask_dpmeans.sources.executors import dask_tasks
     from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
-else:
-    cluster = LazyModule("dask_dpmeans.sources.cluster")
-    dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
 
 BLOCK_COPIES = 16
 """Further bytes a number of a block: kernels hold its float64 copy and differences from a mean."""
@@ -74,7 +68,7 @@ def lay_out(
         arrays = replace(arrays, data=frame)
     opened, categories = _open(arrays, columns, needs)
     if isinstance(opened.data, CubeRows):
-        opened = _count_samples(opened, compute, count)
+        opened = _with_counts(opened, compute, count)
     given = _of_one_kind(opened)
     _check_shapes(given)
     named = opened.data if isinstance(opened.data, TableRows | CubeRows) else arrays.data
@@ -125,21 +119,13 @@ def _executor(
     return dask_tasks.DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
 
 
-def _count_samples(opened: InputArrays, compute: Compute, count: bool) -> InputArrays:
-    """Return the input with the rows of its cube counted, and with weights for these rows."""
-    cube = _count_rows(opened.data, compute, count)
-    weights = opened.sample_weight
-    if isinstance(weights, CubeWeights):
-        weights = CubeWeights.of(cube)
-    return replace(opened, data=cube, sample_weight=weights)
-
-
-def _count_rows(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
-    """Return a cube whose rows are counted, in a pass over its samples, if any may be left out."""
+def _with_counts(opened: InputArrays, compute: Compute, count: bool) -> InputArrays:
+    """Return the input with the rows of its cube counted in a pass, if any may be left out."""
+    cube, weights = opened.data, opened.sample_weight
     client, resources = _choose_resources(cube, compute)
     _check_chunks(cube, resources)
     if cube.counted or not count:
-        return cube
+        return opened
     n = len(cube.runs)
     step = -(-n // (8 * resources.threads))
     jobs = [
@@ -147,7 +133,10 @@ def _count_rows(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
     ]
     executor = _executor(cube, client, resources, compute)
     counts = executor.run(jobs, cube.part(range(0)), "count")
-    return cube.with_counts([each for some in counts for each in some])
+    counted = cube.with_counts([each for some in counts for each in some])
+    if isinstance(weights, CubeWeights):
+        weights = CubeWeights.of(counted)
+    return replace(opened, data=counted, sample_weight=weights)
 
 
 def _open(

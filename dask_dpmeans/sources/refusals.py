@@ -1,26 +1,19 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
 import base64
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
-from dask_dpmeans.sources.lazy_modules import is_delayed, zarr
+from dask_dpmeans.sources.lazy_modules import arrays, is_delayed, zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
-
-if TYPE_CHECKING:
-    from dask_dpmeans.storage import arrays
-else:
-    arrays = LazyModule("dask_dpmeans.storage.arrays")
 
 READ = (
     "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of tables in "
@@ -321,13 +314,10 @@ def arrays_below(place: Location) -> str | None:
 
 def _is_array(folder: Path) -> bool:
     """Return whether a folder has the metadata of a Zarr array."""
-    if (folder / ".zarray").is_file():
-        return True
     try:
-        metadata = json.loads((folder / "zarr.json").read_text())
-    except (OSError, ValueError):
+        return isinstance(zarr.open(folder, mode="r"), zarr.Array)
+    except Exception:  # no metadata of Zarr, or damaged ones
         return False
-    return isinstance(metadata, dict) and metadata.get("node_type") == "array"
 
 
 def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:

@@ -82,8 +82,7 @@ def current_client() -> "Client | None":
 
 def scheduler_address() -> str | None:
     """Return the scheduler in Dask's configuration, for example in DASK_SCHEDULER_ADDRESS."""
-    address: str | None = dask.config.get("scheduler-address", None)
-    return address
+    return dask.config.get("scheduler-address", None)
 
 
 def own_resources(threads: int | None, memory_limit: int | None) -> Resources:

@@ -194,11 +194,9 @@ class StoredShard:
             del found
             if latitudes is not None:
                 latitudes[part] = weights
-        if latitudes is not None:
-            return Shard(
-                self.start, rows, latitudes, self._read(self.groups, self.start, self.stop)
-            )
-        return Shard(self.start, rows, *self._beside(self.start, self.stop))
+        of_rows = self.weights if latitudes is None else latitudes
+        weights = self._read(of_rows, self.start, self.stop)
+        return Shard(self.start, rows, weights, self._read(self.groups, self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
         """Yield pieces; the next but one overwrites a piece, or the next one if none is read ahead."""
@@ -223,10 +221,11 @@ class StoredShard:
             if isinstance(self.data, CubeRows):
                 latitude = self.weights if isinstance(self.weights, CubeWeights) else None
                 rows, weights = self.data.read(start, stop, latitude)
-                if latitude is None:
-                    weights = self._read(self.weights, start, stop)
-                return rows, weights, self._read(self.groups, start, stop)
-            return self._rows(start, stop, scratch or Scratch()), *self._beside(start, stop)
+            else:
+                rows, weights = self._rows(start, stop, scratch or Scratch()), None
+            if weights is None:
+                weights = self._read(self.weights, start, stop)
+            return rows, weights, self._read(self.groups, start, stop)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
@@ -239,10 +238,6 @@ class StoredShard:
         chunks = LocalChunks.of(self.data)
         found: RawRows | None = None if chunks is None else chunks.read(start, stop, scratch)
         return self.data[start:stop] if found is None else found
-
-    def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
-        """Read the weights and groups of some rows."""
-        return self._read(self.weights, start, stop), self._read(self.groups, start, stop)
 
     def _read(self, array: RowArray | None, start: int, stop: int) -> Raw | None:
         if array is None:
@@ -291,8 +286,7 @@ def _empty_rows(rows: RawRows, prepare: Prepare, memory: dict[str, Any] | None) 
     `memory` keeps the answer between passes.
     """
     if memory is not None and "empty" in memory:
-        known: Raw | None = memory["empty"]
-        return known
+        return memory["empty"]
     used = rows if prepare.columns is None else rows[:, list(prepare.columns)]
     empty: Raw = np.isnan(used.toarray() if issparse(used) else used).all(axis=1)
     found = empty if empty.any() else None

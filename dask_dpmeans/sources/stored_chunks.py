@@ -63,8 +63,7 @@ def has_checksum(array: "zarr.Array[Any]") -> bool:
 
 def plain_store(array: "zarr.Array[Any]") -> "Store":
     """Return the store of an array, (...), without the checks around it."""
-    plain: Store = getattr(array.store, "plain", array.store)
-    return plain
+    return getattr(array.store, "plain", array.store)
 
 
 def stored_bytes(array: RowArray) -> int | None:

@@ -36,11 +36,6 @@ class CellStore:
     place: Location
     zarr_format: Literal[2, 3]
 
-    @classmethod
-    def of(cls, place: Location, root: zarr.Group) -> "CellStore":
-        """Return the store at a location; `root` is its group."""
-        return cls(place, root.metadata.zarr_format)
-
     def write(self, key: str, labels: Any, names: Sequence[str], entry: Mapping[str, Any]) -> None:
         """Write a categorical column and an entry of `uns`, both called `key`.
 
@@ -82,7 +77,6 @@ class CellStore:
         return list(self._attributes(self._obs())["column-order"])
 
     def _obs(self) -> dict[str, Any]:
-        """Return the file with the attributes of `obs`, as JSON."""
         found: dict[str, Any] | None = read_json(self.place / "obs" / GROUP_FILES[self.zarr_format])
         if found is None:
             raise InputError(f"{self.place.shown} has no obs")

@@ -300,7 +300,7 @@ class NotedStore(WrapperStore[Store]):
         self.digests[key] = _digest(value)
 
 
-class VerifiedStore(TransparentStore):
+class VerifiedStore(WholeStore):
     """A store that compares each chunk with its digest; this also finds misplaced chunks."""
 
     def __init__(self, store: Store, digests: Digests, first: int = 0) -> None:
@@ -321,14 +321,10 @@ class VerifiedStore(TransparentStore):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the value of a key."""
-        found = await self._store.get(key, prototype, byte_range)
         chunk = CHUNK.fullmatch(key)
         if chunk is None:
-            return found
-        if found is None:  # each chunk was written; Zarr would read the fill value
-            raise CorruptStoreError(
-                f"chunk {key} of {self} is missing: restore it, or write the whole again"
-            )
+            return await self._store.get(key, prototype, byte_range)
+        found = await super().get(key, prototype, byte_range)
         whole = found if byte_range is None else await self._store.get(key, prototype)
         number = int(chunk[1]) - self.first
         known = 0 <= number < len(self.digests) and whole is not None

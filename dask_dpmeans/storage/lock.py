@@ -89,11 +89,11 @@ class Lock:
 
     def take(self) -> None:
         """Take the lock, or raise `InputError`."""
-        there = self._read()
+        there = read_sign(self.location)
         held = not self.location.remote and self._take_of_kernel()
         try:
             if held:
-                there = self._read()
+                there = read_sign(self.location)
             if there is not None and not (held and not there) and not self._is_dead(there, held):
                 self._watch(there)
             if there is None and not held:
@@ -126,7 +126,7 @@ class Lock:
             self.beating.join()
         with suppress(Exception):  # the outcome of the job counts
             nobody = self.owner if self.descriptor is not None else None
-            if (self._read() or {}).get("owner", nobody) == self.owner:
+            if (read_sign(self.location) or {}).get("owner", nobody) == self.owner:
                 fs, where = self.location.files()
                 fs.rm_file(where)
         if self.descriptor is not None:
@@ -148,7 +148,7 @@ class Lock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
-                self._refuse(self._read() or {})
+                self._refuse(read_sign(self.location) or {})
             except OSError:
                 if not os.fstat(descriptor).st_size:  # it was made just now
                     os.unlink(path)
@@ -177,7 +177,7 @@ class Lock:
         end = monotonic() + LEASE
         while monotonic() < end:
             sleep(BEAT / 4)
-            now = self._read()
+            now = read_sign(self.location)
             if now is None:
                 return
             if now != there:
@@ -192,7 +192,7 @@ class Lock:
     def _keep_beating(self) -> None:
         while not self.ended.wait(BEAT):
             with suppress(Exception):  # the next heartbeat may succeed
-                if (self._read() or {}).get("owner") != self.owner:
+                if (read_sign(self.location) or {}).get("owner") != self.owner:
                     return
                 self._beat()
 
@@ -201,7 +201,7 @@ class Lock:
         try:
             self.location.create(self._sign())
         except FileExistsError:
-            there = self._read() or {}
+            there = read_sign(self.location) or {}
             if there.get("owner") != self.owner:  # or else it was written, but the answer was lost
                 self._refuse(there)
 
@@ -218,9 +218,6 @@ class Lock:
         host, process = socket.gethostname(), os.getpid()
         sign = {"owner": self.owner, "host": host, "process": process, "beats": self.beats}
         return json.dumps(sign).encode()
-
-    def _read(self) -> dict[str, Any] | None:
-        return read_sign(self.location)
 
 
 def read_sign(location: Location) -> dict[str, Any] | None:

@@ -26,6 +26,15 @@ KINDS = {
 """Types of attributes of an output."""
 
 
+WITH_ARTICLE = ("run", "path", "penalty", "tree")
+"""Kinds of outputs that are countable nouns."""
+
+
+def with_article(kind: str | None) -> str:
+    """Return a kind of output with its article, if it has one."""
+    return f"a {kind}" if kind in WITH_ARTICLE else str(kind)
+
+
 @dataclass(frozen=True)
 class InputDescription:
     """The rows that a run or a path is of."""
@@ -234,12 +243,8 @@ def _is_grid(grid: Any) -> bool:
 def _estimator_of(estimator: Any) -> EstimatorDescription:
     if estimator is None:
         return EstimatorDescription("", {})
-    _require(type(estimator) is dict, "estimator", estimator)
-    _require(
-        type(estimator["name"]) is str and type(estimator["parameters"]) is dict,
-        "estimator",
-        estimator,
-    )
+    fits = type(estimator) is dict and type(estimator["name"]) is str
+    _require(fits and type(estimator["parameters"]) is dict, "estimator", estimator)
     return EstimatorDescription(estimator["name"], estimator["parameters"])
 
 

@@ -20,7 +20,7 @@ from zarr.abc.codec import BytesBytesCodec
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage import arrays, manifest
 from dask_dpmeans.storage.array_spec import TABLES, Digests
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
@@ -33,11 +33,8 @@ from dask_dpmeans.storage.location import (
     place_of,
 )
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
 
-WITH_ARTICLE = ("run", "path", "penalty", "tree")
-"""Kinds of outputs that are countable nouns."""
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
 """Endings that a new group cannot have: a path such as `labels.csv` asks for a file."""
 
@@ -94,7 +91,7 @@ class Output:
             return False
         if mark[MARKER].get("kind") != "run":
             return True
-        return mark[MARKER].get("format") == FORMAT and not (
+        return mark[MARKER].get("format") == manifest.FORMAT and not (
             self.finished() or self.steps.committed()
         )
 
@@ -107,15 +104,20 @@ class Output:
 
     def kind(self) -> str | None:
         """Return the kind of the output there, begun or partly removed: "run", "path", ..."""
-        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
+        attributes = self._described()
         if attributes is None:
             return None
-        with malformed_as_corrupt(self.location, "output"):
+        with manifest.malformed_as_corrupt(self.location, "output"):
             return str(attributes[MARKER]["kind"])
+
+    def _described(self) -> dict[str, Any] | None:
+        """Return the attributes of the output, finished or begun."""
+        attributes = arrays.attributes_of(self.location)
+        return attributes if "kind" in attributes.get(MARKER, {}) else self._mark()
 
     def grid_arrays(self) -> list[str]:
         """Return the names of the arrays on the grid of a cube that the output has."""
-        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
+        attributes = self._described()
         return [] if attributes is None else _grid_arrays(attributes[MARKER])
 
     def check_target(
@@ -129,13 +131,14 @@ class Output:
         checks.switch("resume", resume)
         _check_place(self.location, inputs)
         there = self.kind()
-        if there is None and _is_free(self.location):
+        if there is None:
+            if not _is_free(self.location):
+                raise InputError(
+                    f"{self.path} exists and is not an output of this package, so it is never removed: "
+                    "give another path"
+                )
             self._refuse_file(kind)
             return
-        if there is None:
-            raise InputError(
-                f"{self.path} exists and is not an output of this package, so it is never removed: give another path"
-            )
         if there != kind:
             raise InputError(
                 f"{self.path} exists and is of another kind, {there}, so it is never removed: give another path"
@@ -146,7 +149,7 @@ class Output:
             way = "force=True removes it first"
             if kind == "run" or (kind == "path" and not self.finished()):
                 way = "resume=True goes on with it, force=True removes it first"
-            raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
+            raise InputError(f"{self.path} holds {manifest.with_article(kind)}: {way}")
         if resume and self.begun():
             self.request()  # refuses other formats
 
@@ -165,22 +168,20 @@ class Output:
         """Raise `InputError` for the path of a file of another kind."""
         if not self.path.lower().endswith(FILE_ENDINGS):
             return
-        stored = f"{with_article(kind)} is stored as a Zarr group"
+        stored = f"{manifest.with_article(kind)} is stored as a Zarr group"
         if kind == "predictions":
-            stored = (
-                "predictions are stored as a Zarr group, or as a table if it ends with .parquet"
-            )
+            stored = f"{kind} are stored as a Zarr group, or as a table if it ends with .parquet"
         raise InputError(f"{self.path} has the ending of a file: {stored}; end it with .zarr")
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""
         arrays.create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
-    def request(self) -> Manifest:
+    def request(self) -> manifest.Manifest:
         """Return the request that `begin` was given."""
-        attributes = checked_attributes(arrays.attributes_of(self / STEPS), self.path)
-        with malformed_as_corrupt(self / STEPS):
-            return Manifest.from_json(attributes)
+        attributes = manifest.checked_attributes(arrays.attributes_of(self / STEPS), self.path)
+        with manifest.malformed_as_corrupt(self / STEPS):
+            return manifest.Manifest.from_json(attributes)
 
     def finish_with(self, written: "NewArrays", attributes: Mapping[str, Any]) -> None:
         """Write the metadata of the root, which finishes the output.
@@ -209,10 +210,9 @@ class Output:
         attributes = arrays.attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
-        with malformed_as_corrupt(self.location, kind):
-            yield FinishedOutput(
-                self.location, checked_attributes(attributes, self.path), attributes[CONTENTS]
-            )
+        with manifest.malformed_as_corrupt(self.location, kind):
+            described = manifest.checked_attributes(attributes, self.path)
+            yield FinishedOutput(self.location, described, attributes[CONTENTS])
 
 
 def _grid_arrays(described: Mapping[str, Any]) -> list[str]:
@@ -254,11 +254,11 @@ def _instead_of(output: Output, kind: str) -> str:
         absent = not output.location.remote and _is_free(output.location)
         return f"no {kind} of this package{': nothing is there' if absent else ''}"
     if output.finished():
-        return f"{with_article(there)}, not {with_article(kind)}"
+        return f"{manifest.with_article(there)}, not {manifest.with_article(kind)}"
     way = "make it again with force=True"
     if there in ("run", "path"):
         way = "resume=True goes on with it"
-    return f"{with_article(there)} that has not finished: {way}"
+    return f"{manifest.with_article(there)} that has not finished: {way}"
 
 
 def remove(output: Output, names: Iterable[str]) -> None:
@@ -272,7 +272,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     entries = removable_files(output, names)
     names = {*names, *output.grid_arrays()}
     grid = {"arrays": output.grid_arrays()}
-    described = {"format": FORMAT, "kind": kind, "grid": grid}
+    described = {"format": manifest.FORMAT, "kind": kind, "grid": grid}
     mark: dict[str, Any] = {MARKER: described, "run": uuid4().hex, "removed": True}
     arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
@@ -280,7 +280,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
     if left:
         raise OSError(
-            f"{output.shown} could not be removed, {', '.join(left[: checks.MOST_LISTED])} is left: try again"
+            f"{output.shown} could not be removed, {checks.list_some(left)} is left: try again"
         )
     output.location.remove([MARK])
 
@@ -296,12 +296,9 @@ def removable_files(output: Output, names: Iterable[str]) -> list[str]:
     foreign = sorted({top_or_path(entry, names) for entry in others})
     if not foreign:
         return entries
-    more = ""
-    if len(foreign) > checks.MOST_LISTED:
-        more = f" and {len(foreign) - checks.MOST_LISTED} more"
     raise InputError(
-        f"{output.path} also holds {', '.join(foreign[: checks.MOST_LISTED])}{more}, not written by this "
-        "package: move that away first"
+        f"{output.path} also holds {checks.list_some(foreign)}, not written by this package: move that "
+        "away first"
     )
 
 
@@ -378,10 +375,18 @@ class FinishedOutput:
         """Return a small array, (...)."""
         return arrays.read(self.location / name, self.contents[name])[0]
 
-    def verified_array(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-        """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
-        table = f"{TABLES}/{name}"
-        return arrays.verified_array(array, self.location / table, self.contents[table])
+    def open_rows(
+        self, name: str, shape: tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
+    ) -> arrays.CheckedArray:
+        """Open an array over the rows, (*shape), of which no chunk is missing; each is compared."""
+        place, table = self.location / name, f"{TABLES}/{name}"
+        array = arrays.open_whole(place)
+        if shape is not None and (array.shape != shape or array.dtype != np.dtype(dtype)):
+            raise CorruptStoreError(
+                f"{place.url} holds {array.dtype} of shape {array.shape}, not {dtype} of shape {shape}"
+            )
+        content = self.contents[table]
+        return arrays.CheckedArray(arrays.verified_array(array, self.location / table, content))
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
@@ -431,19 +436,11 @@ def new_output(
     """
     check_options(storage_options, out)
     output = Output.at(out, storage_options)
-    with only_job(output.location) as job:
-        output.check_target(kind, inputs, force=force)
+    with output.locked(kind, inputs, force=force) as job:
         remove(output, names)
-        described = {"format": FORMAT, "kind": kind, **attributes}
+        described = {"format": manifest.FORMAT, "kind": kind, **attributes}
         output.begin(described)
         written = NewArrays(output)
         yield written
         job.check()
         output.finish_with(written, described)
-
-
-def with_article(kind: str | None) -> str:
-    """Return a kind of output with its article, if it has one."""
-    if kind in WITH_ARTICLE:
-        return f"a {kind}"
-    return str(kind)

@@ -34,10 +34,9 @@ import numpy.typing as npt
 
 from dask_dpmeans.engine.history import FIGURES, History, Record
 from dask_dpmeans.engine.loop import NamedArrays
-from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS, ArraySpec, check_arrays
-from dask_dpmeans.storage.arrays import MARKER, CheckedArray, open_whole
+from dask_dpmeans.storage.arrays import MARKER, CheckedArray
 from dask_dpmeans.storage.file_names import BOUND
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, ResultManifest, malformed_as_corrupt
@@ -143,11 +142,5 @@ class Result:
         shape: tuple[int, ...] = self.manifest.input.shape[:1]
         if width is not None:
             shape = (*shape, width)
-        place = self.store / name
-        array = open_whole(place)
-        if array.shape != shape or array.dtype != np.dtype(spec.dtype):
-            raise CorruptStoreError(
-                f"{place.url} holds {array.dtype} of shape {array.shape}, not {spec.dtype} of shape {shape}"
-            )
         with malformed_as_corrupt(self.store.location):
-            return CheckedArray(self.output.verified_array(name, array))
+            return self.output.open_rows(name, shape, spec.dtype)

@@ -158,7 +158,9 @@ class Operations:
     def write(self, store: Path, labels: list[int], kill: int | None = None) -> list[str]:
         """What a writer of two clusters does."""
         self.done, self.last = [], kill
-        cell_store = CellStore.of(Location.at(store), zarr.open_group(store, mode="r"))
+        cell_store = CellStore(
+            Location.at(store), zarr.open_group(store, mode="r").metadata.zarr_format
+        )
         entry = {"version": "dask_dpmeans 1", "first": labels[0], "params": {"penalty": 2.0}}
         try:
             cell_store.write("dpmeans", np.array(labels), ["0", "1"], entry)

@@ -108,7 +108,7 @@ def test_rows_blocks_and_shards_are_those_of_the_source_that_a_fit_uses(
     found, source = dry_run(data, run, MODEL, **options), as_source(data, **options)
     assert (found.n_rows, found.n_columns, found.n_features) == (
         N,
-        source.stored_columns,
+        source.layout.stored_columns,
         source.n_features,
     )
     assert (found.block_rows, found.n_blocks) == (source.plan.block_rows, source.plan.n_blocks)

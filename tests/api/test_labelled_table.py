@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dask_dpmeans import DPMeans, InputError, fit, predict
 from dask_dpmeans.cli import main
-from dask_dpmeans.sources import arrow_columns
+from dask_dpmeans.sources import named_columns
 
 RNG = np.random.default_rng(0)
 N = 230
@@ -92,7 +92,7 @@ def test_files_row_groups_and_parts_of_any_size_give_the_rows_in_order(
     here = tmp_path_factory.mktemp("files")
     for number, rows in enumerate(np.split(np.arange(N), sorted(cuts))):
         FRAME.iloc[rows].to_parquet(here / f"part.{number}.parquet", row_group_size=group)
-    monkeypatch.setattr(arrow_columns, "PART_ROWS", part)
+    monkeypatch.setattr(named_columns, "PART_ROWS", part)
     predict(folder / "run", here / "part.*.parquet", here / "out.pq", keep=KEEP)
     check(pq.read_table(here / "out.pq"), folder)
 

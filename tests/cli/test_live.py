@@ -20,8 +20,9 @@ from scipy.sparse import csr_array, save_npz
 
 from dask_dpmeans import DPMeans, cli, fit
 from dask_dpmeans.api.loading import load
-from dask_dpmeans.cli import live, main
-from dask_dpmeans.cli.live import LivePage, Panels
+from dask_dpmeans.cli import live_page as live
+from dask_dpmeans.cli import main
+from dask_dpmeans.cli.live_page import LivePage, Panels
 from dask_dpmeans.cli.progress import PlainLines
 from dask_dpmeans.figures.data.live import Placed
 from dask_dpmeans.storage.run_store import RunStore
@@ -238,11 +239,11 @@ def test_a_port_in_use_is_said_before_any_work(folder):
 
 @pytest.mark.parametrize("name", ["bokeh", "matplotlib"])
 def test_without_bokeh_the_command_says_how_to_get_it(folder, monkeypatch, name):
-    parts = "dask_dpmeans.cli.live", "dask_dpmeans.figures.plot", f"{name}."
+    parts = "dask_dpmeans.cli.live_page", "dask_dpmeans.figures.plot", f"{name}."
     for module in [each for each in sys.modules if each.startswith(parts)]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delattr(cli, "live")
+    monkeypatch.delattr(cli, "live_page")
     result = call(*COMMANDS["fit"][:2], "run.zarr", "--penalty", "20", "--live", "0")
     assert result.exit_code == 2
     assert f"{name} is missing" in result.stderr

@@ -12,11 +12,12 @@ from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data, plot
+from dask_dpmeans.figures.data import label_maps
 from dask_dpmeans.figures.data.rows import first_longitude
 from dask_dpmeans.kernels.great_circle import points_of
 from dask_dpmeans.kernels.plot_statistics import Chart
 from dask_dpmeans.registry import spec_of
-from dask_dpmeans.report import label_map, run_page
+from dask_dpmeans.report import page
 from dask_dpmeans.report.run_rows import NOT_FLAT
 
 xr = pytest.importorskip("xarray")
@@ -92,7 +93,7 @@ def test_many_places_are_counted_where_they_lie_and_outliers_have_no_cluster(tmp
 
 def test_a_page_of_places_has_their_map_and_radii_in_kilometers(tmp_path):
     run = run_of(tmp_path, places(300, (50, 0)), DPMeans(300, **KM))
-    made = run_page.page(run)
+    made = page(run)
     assert [each.title for each in made.maps] == ["Map"]
     assert made.maps[0].source.startswith("data:image/png")
     assert NOT_FLAT not in made.notes
@@ -102,7 +103,7 @@ def test_a_page_of_places_has_their_map_and_radii_in_kilometers(tmp_path):
     costs = run.model.cluster_inertias_ / run.model.cluster_weights_
     assert sizes.radii == pytest.approx(np.sqrt(costs)[sizes.clusters])
     with pytest.raises(InputError, match="columns cannot be chosen for places"):
-        run_page.page(run, columns=[0, 1])
+        page(run, columns=[0, 1])
 
 
 def cube(**coords):
@@ -123,7 +124,7 @@ def test_labels_of_a_cube_are_a_map_with_its_coordinates(tmp_path):
         x=("x", np.linspace(0, 30, 7), {"units": "degrees_east"}),
     )
     run = grid_of(tmp_path, made)
-    found = label_map.labels_on_grid(run.result)
+    found = label_maps.labels_on_grid(run.result)
     wanted = DPMeans(4.0).fit(made, samples=("y", "x")).labels_
     for y in range(5):
         for x in range(7):
@@ -139,13 +140,13 @@ def test_labels_of_a_cube_are_a_map_with_its_coordinates(tmp_path):
     axes = plot.label_map(found, run.model.cluster_weights_).axes[0]
     assert axes.get_aspect() == pytest.approx(1 / math.cos(math.radians(50)))
     assert axes.get_ylim()[0] < axes.get_ylim()[1]
-    drawn = run_page.page(run).grid
+    drawn = page(run).grid
     assert drawn.caption.endswith("Samples in no cluster are blank.")
 
 
 def test_an_image_has_square_pixels_and_its_first_line_at_the_top(tmp_path):
     run = grid_of(tmp_path, cube())
-    found = label_map.labels_on_grid(run.result)
+    found = label_maps.labels_on_grid(run.result)
     assert found.from_top
     axes = plot.label_map(found, run.model.cluster_weights_).axes[0]
     assert axes.get_aspect() == 1.0
@@ -164,7 +165,7 @@ def test_the_first_line_of_an_image_with_coordinates_is_at_the_top_and_its_unit_
     image.attrs["ome"] = told
     fit(tmp_path / "image.zarr/0", tmp_path / "run.zarr", DPMeans(4.0), features="c")
     run = open_run(tmp_path / "run.zarr")
-    found = label_map.labels_on_grid(run.result)
+    found = label_maps.labels_on_grid(run.result)
     axes = plot.label_map(found, run.model.cluster_weights_).axes[0]
     mesh = axes.collections[0]
     first, others = (np.unique(found.labels[part]) for part in (slice(0, 1), slice(1, None)))
@@ -181,13 +182,13 @@ def test_of_a_large_grid_samples_at_equal_steps_are_shown_and_the_page_says_so(
     tmp_path, monkeypatch
 ):
     run = grid_of(tmp_path, cube(y=np.arange(5.0)))
-    whole = label_map.labels_on_grid(run.result)
-    monkeypatch.setattr(label_map, "MOST_SAMPLES", 3)
-    found = label_map.labels_on_grid(run.result)
+    whole = label_maps.labels_on_grid(run.result)
+    monkeypatch.setattr(label_maps, "MOST_SAMPLES", 3)
+    found = label_maps.labels_on_grid(run.result)
     assert np.array_equal(found.labels, whole.labels[::2, ::3])
     assert found.down.places.tolist() == [0, 2, 4]
     assert found.across.places.tolist() == [0, 3, 6]
-    caption = run_page.page(run).grid.caption
+    caption = page(run).grid.caption
     assert caption.endswith(" Along y it has 3 of 5 samples. Along x it has 3 of 7 samples.")
 
 
@@ -195,9 +196,9 @@ def test_runs_without_a_grid_of_two_dimensions_have_no_map_of_labels(tmp_path, t
     made = cube()
     made.to_dataset().to_zarr(tmp_path / "cube.zarr", zarr_format=3, consolidated=False)
     fit(tmp_path / "cube.zarr", tmp_path / "run.zarr", DPMeans(4.0), samples="y")
-    assert label_map.labels_on_grid(open_run(tmp_path / "run.zarr").result) is None
+    assert label_maps.labels_on_grid(open_run(tmp_path / "run.zarr").result) is None
     run = run_of(tmp_path_factory.mktemp("rows"), places(50, (0, 0)), DPMeans(4.0))
-    assert label_map.labels_on_grid(run.result) is None
+    assert label_maps.labels_on_grid(run.result) is None
 
 
 def test_a_flat_map_is_stretched_and_text_is_no_coordinate():

@@ -174,7 +174,7 @@ def test_columns_of_numbers_that_are_named_are_codes():
 def test_categories_are_numbered_among_the_columns_that_are_used():
     frame = pd.DataFrame({"age": [1.0, 2.0], "color": pd.Categorical(["red", "pink"])})
     source = as_source(frame, categories=True, columns=[1])
-    assert (source.categories, source.stored_categories) == (
+    assert (source.categories, source.layout.categories) == (
         {0: ("pink", "red")},
         {1: ("pink", "red")},
     )

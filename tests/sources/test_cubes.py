@@ -343,7 +343,7 @@ def test_other_features_are_an_error_by_name() -> None:
         ({"samples": "lat", "features": ("lat", "lon")}, "both name 'lat'"),
         ({"samples": "lat", "features": "time"}, "the dimensions 'lon' \\(4\\), 'level' \\(2\\)"),
         ({"features": DIMS}, "no dimension of X is left for samples"),
-        ({"samples": 3}, "must be the name of a dimension, or some names, got 3"),
+        ({"samples": 3}, "must be a name or a list of names, got 3"),
     ],
 )
 def test_wrong_dimensions_are_named(named: dict[str, Any], said: str) -> None:

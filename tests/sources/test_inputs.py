@@ -454,7 +454,7 @@ def test_numbers_of_every_type_are_worked_on_as_the_smallest_float_that_holds_th
         FORMS[form](rows, lambda _: 3, tmp_path / "a"), threads=2, block_rows=BLOCK_ROWS
     )
     assert seen(found) == seen(from_memory(converted, None))
-    assert found.stored_dtype.newbyteorder("=") == rows.dtype.newbyteorder("=")
+    assert found.layout.stored_dtype.newbyteorder("=") == rows.dtype.newbyteorder("=")
 
 
 @pytest.mark.parametrize("data", [[[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], object)])

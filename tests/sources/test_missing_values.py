@@ -138,7 +138,7 @@ def test_integers_and_booleans_with_missing_values_become_floats(tmp_path):
     )
     frame.to_parquet(tmp_path / "t.parquet")
     source = as_source(tmp_path / "t.parquet", missing=True)
-    assert source.stored_dtype == source.prepare.dtype == np.float32
+    assert source.layout.stored_dtype == source.prepare.dtype == np.float32
     assert source.summary.mean.tolist() == [2.0, 0.5]
     masked = np.ma.masked_array(np.array([[1], [2], [3]], np.int16), [[0], [1], [0]])
     assert as_source(masked, missing=True).prepare.dtype == np.float32

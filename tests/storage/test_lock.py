@@ -385,11 +385,11 @@ def test_a_lock_that_could_not_be_written_is_let_go_of(path, monkeypatch):
 
 
 def test_an_error_in_letting_go_does_not_hide_what_the_job_came_to(path, monkeypatch):
-    def gone(self):
+    def gone(location):
         raise RuntimeError("no answer")
 
     def work():
-        monkeypatch.setattr(Lock, "_read", gone)
+        monkeypatch.setattr(lock, "read_sign", gone)
         sleep(3 * lock.BEAT)
         raise ZeroDivisionError
 

@@ -21,7 +21,7 @@ from dask_dpmeans.figures.data.clusters import (
 from dask_dpmeans.figures.data.column_means import column_overview
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
-from dask_dpmeans.figures.data.label_maps import LabelMap, Side, side
+from dask_dpmeans.figures.data.label_maps import LabelMap, Side, labels_on_grid, side
 from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
 from dask_dpmeans.figures.data.portraits import (
     ColumnMean,
@@ -44,58 +44,3 @@ from dask_dpmeans.figures.data.rows import (
     nearest_clusters,
 )
 from dask_dpmeans.figures.data.trees import Dendrogram, Join, Merges, dendrogram, merges, upper
-
-__all__ = [
-    "MOST_NODES",
-    "NO_COLOR",
-    "Alluvial",
-    "Box",
-    "Change",
-    "ColumnMean",
-    "Dendrogram",
-    "Density",
-    "DensityOptions",
-    "Drawable",
-    "Exemplar",
-    "Feature",
-    "Flows",
-    "History",
-    "Join",
-    "LabelMap",
-    "Merges",
-    "Model",
-    "Neighbor",
-    "Numbers",
-    "Overview",
-    "Part",
-    "Portrait",
-    "Profile",
-    "Shares",
-    "Side",
-    "Sizes",
-    "alluvial",
-    "changes",
-    "chart",
-    "choice",
-    "cluster_means",
-    "cluster_name",
-    "column_numbers",
-    "column_overview",
-    "columns_of",
-    "dendrogram",
-    "density",
-    "drawable",
-    "feature_names",
-    "flows",
-    "history",
-    "letters",
-    "merges",
-    "nearest_clusters",
-    "overview",
-    "profile",
-    "rows_of",
-    "sharing",
-    "side",
-    "sizes",
-    "upper",
-]

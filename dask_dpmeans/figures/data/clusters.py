@@ -1,7 +1,6 @@
 """The steps of a fit, its clusters, their use by data sets, and why there are so many."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.history import MOVES, Record
+from dask_dpmeans.engine.history import History as StepHistory
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import Description, description_of
 from dask_dpmeans.estimators.hdp import HDPMeans
@@ -41,10 +41,7 @@ def history(model: Model) -> History:
         records = attribute(model, "history_", "steps")
     if not records:
         raise InputError("the history has no steps: fit first")
-    columns = {
-        field.name: np.array([getattr(record, field.name) for record in records])
-        for field in fields(Record)
-    }
+    columns = StepHistory(records).columns()
     changes = {name: columns[name] for name in ("births", "deaths", *MOVES) if columns[name].any()}
     return History(columns["objective"], columns["n_clusters"], changes)
 

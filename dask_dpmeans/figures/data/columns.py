@@ -29,10 +29,7 @@ def attribute(model: Model, name: str, what: str) -> Any:
 
 def centers_of(model: Model, what: str) -> Float64Array:
     """Return the centers, (k, d); `what` names the picture in an error."""
-    centers: Float64Array = attribute(
-        model, "cluster_centers_", f"centers of rows, which {what} needs"
-    )
-    return centers
+    return attribute(model, "cluster_centers_", f"centers of rows, which {what} needs")
 
 
 def drawn_centers(model: Model) -> Float64Array:
@@ -43,8 +40,7 @@ def drawn_centers(model: Model) -> Float64Array:
             "divergences or missing values: draw its sizes or its profile"
         )
     if hasattr(model, "micro_centers_"):
-        centers: Float64Array = model.micro_centers_
-        return centers
+        return model.micro_centers_
     return centers_of(model, "a picture of rows")
 
 

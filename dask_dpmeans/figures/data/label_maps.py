@@ -7,6 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array, Labels
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.array_spec import LABEL_MAP
+from dask_dpmeans.storage.run_store import Result
+
+MOST_SAMPLES = 1200
+"""Most samples along a side of the map."""
 
 LATITUDES = ("lat", "latitude")
 """Names of dimensions, in any case, whose unit is not needed to tell what they are."""
@@ -59,3 +65,28 @@ def side(
     from_top = attributes.get("positive") == "down"
     label = f"{name} [{unit}]" if unit else name
     return Side(label, shown, size, True, is_latitude, unit, from_top)
+
+
+def labels_on_grid(result: Result) -> LabelMap | None:
+    """Return the labels on their grid; None if the run has no grid of two dimensions."""
+    grid = result.manifest.grid
+    if grid is None or len(grid["samples"]) != 2:
+        return None
+    steps = [-(-size // MOST_SAMPLES) for size in grid["samples"].values()]
+    labels = result.output.open_rows(LABEL_MAP)[:: steps[0], :: steps[1]]
+    down, across = (
+        _side(result, grid, name, step) for name, step in zip(grid["samples"], steps, strict=True)
+    )
+    # an image has no coordinates; the grid of a model has coordinates of two dimensions
+    is_image = not [name for name in grid["arrays"] if name != LABEL_MAP]
+    return LabelMap(labels, down, across, is_image or down.from_top)
+
+
+def _side(result: Result, grid: Mapping[str, Any], name: str, step: int) -> Side:
+    """Return a dimension of the grid with its coordinate, if it has one."""
+    size = grid["samples"][name]
+    if name not in grid["arrays"]:
+        return side(name, None, {}, size, step)
+    place, content = result.output.location / name, result.output.contents[name]
+    values, attributes = arrays.read(place, content)
+    return side(name, values, attributes, size, step)

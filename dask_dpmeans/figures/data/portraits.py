@@ -9,21 +9,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans.figures.data import rows as row_views
 from dask_dpmeans.figures.data.columns import Model, columns_of, drawn_centers
-from dask_dpmeans.figures.data.rows import (
-    BINS,
-    MOST_COLUMNS,
-    Density,
-    View,
-    cluster_means,
-    column_view,
-    covariance_of,
-    discriminant_view,
-    groups_of,
-    layers_of,
-    principal_view,
-    upper_ends,
-)
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.boxes import PairHistograms
 from dask_dpmeans.kernels.cluster_statistics import (
@@ -135,9 +122,9 @@ class Portrait(NamedTuple):
 class Overview(NamedTuple):
     """The rows and the clusters of a fit."""
 
-    maps: list[Density]
+    maps: list[row_views.Density]
     """Of rows by cluster; the best first."""
-    pairs: list[Density]
+    pairs: list[row_views.Density]
     """Maps of pairs of up to six columns, i < j; none if there are one or two columns.  Rows
     beyond are in the boxes at the sides."""
     columns: list[str]
@@ -180,7 +167,7 @@ def overview(
     index : (n,), names of the rows; the default is their numbers
     """
     views = _views(source, model, names, columns)
-    maps = [view.statistic(source, model, BINS) for view in views]
+    maps = [view.statistic(source, model, row_views.BINS) for view in views]
     plan, pairs = _Plan.of(source, model), _pairs_to_map(source, model)
     others: list[Statistic] = [plan.histograms, plan.rows, Edge(penalty), pairs]
     if isinstance(predict, NearestTwo):
@@ -207,16 +194,18 @@ def overview(
 
 def _views(
     source: RowSource, model: Model, names: list[str], columns: list[int] | None
-) -> list[View]:
+) -> list[row_views.View]:
     d, maps = source.n_features, []
     if columns is not None:
-        maps.append(column_view(source, model, names, columns))
-    if 2 < d <= MOST_COLUMNS:
-        covariance = covariance_of(source)
-        maps += [each] if (each := discriminant_view(source, model, covariance)) else []
-        maps.append(principal_view(source, model, covariance))
+        maps.append(row_views.column_view(source, model, names, columns))
+    if 2 < d <= row_views.MOST_COLUMNS:
+        covariance = row_views.covariance_of(source)
+        maps += [each] if (each := row_views.discriminant_view(source, model, covariance)) else []
+        maps.append(row_views.principal_view(source, model, covariance))
     if not maps:
-        maps.append(column_view(source, model, names, sorted(_separating(source, model)[:2])))
+        maps.append(
+            row_views.column_view(source, model, names, sorted(_separating(source, model)[:2]))
+        )
     return maps
 
 
@@ -225,22 +214,22 @@ def _pairs_to_map(source: RowSource, model: Model) -> PairHistograms:
     columns = np.sort(_separating(source, model)[:MOST_PAIRED]).astype(np.intp)
     if source.n_features <= 2:
         columns = columns[:0]
-    layers, _ = layers_of(model.cluster_weights_)
+    layers, _ = row_views.layers_of(model.cluster_weights_)
     return PairHistograms(columns, *_ends(source, columns, PAIR_DEVIATIONS), PAIR_BINS, layers)
 
 
 def _pairs(
     asked: PairHistograms, found: Any, source: RowSource, model: Model, names: list[str]
-) -> list[Density]:
-    counts, (_, layers) = asked.counts(found), layers_of(model.cluster_weights_)
-    centers, groups = drawn_centers(model), groups_of(model)
+) -> list[row_views.Density]:
+    counts, (_, layers) = asked.counts(found), row_views.layers_of(model.cluster_weights_)
+    centers, groups = drawn_centers(model), row_views.groups_of(model)
     maps = []
     for pair, places in zip(counts, combinations(range(len(asked.columns)), 2), strict=True):
         own, axes = asked.columns[list(places)], list(places)
         labels = [names[column] for column in own]
         where = centers[:, own], groups, None, None, pair, layers, asked.low[axes], asked.high[axes]
         title, unit = " and ".join(labels), model.description().units
-        maps.append(Density(title, *where, 0.0, source.plan.n_rows, labels, unit))
+        maps.append(row_views.Density(title, *where, 0.0, source.plan.n_rows, labels, unit))
     return maps
 
 
@@ -251,21 +240,20 @@ def _ends(
     found, reach = source.summary, deviations * source.summary.deviation
     low = np.maximum(found.lowest, found.mean - reach)[columns]
     high = np.minimum(found.highest, found.mean + reach)[columns]
-    return low, upper_ends(low, high)
+    return low, row_views.upper_ends(low, high)
 
 
 def _separating(source: RowSource, model: Model) -> list[int]:
     """Return the d columns, the ones that differ most between clusters first."""
     shares = model.cluster_weights_ / model.cluster_weights_.sum()
     order = np.argsort(-(shares @ _scores(source, model) ** 2), kind="stable")
-    found: list[int] = order.tolist()
-    return found
+    return order.tolist()
 
 
 def _scores(source: RowSource, model: Model) -> Float64Array:
     """Return means of clusters minus the mean of all rows, in standard deviations, (k, d)."""
     deviation = source.summary.deviation
-    differences = cluster_means(model) - source.summary.mean
+    differences = row_views.cluster_means(model) - source.summary.mean
     return np.divide(differences, deviation, out=np.zeros_like(differences), where=deviation > 0)
 
 
@@ -293,7 +281,7 @@ class _Plan:
         ends, chosen = _ends(source, features, FEATURE_DEVIATIONS), places.reshape(best.shape)
         histograms = FeatureHistograms(slots, features, chosen, *ends, FEATURE_BINS)
         rows = ExtremeRows(slots, len(clusters), MOST_EXEMPLARS)
-        means = cluster_means(model)[clusters]
+        means = row_views.cluster_means(model)[clusters]
         return cls(clusters, means, np.take_along_axis(scores, best, axis=1), histograms, rows)
 
 
@@ -392,7 +380,7 @@ def _neighbors(model: Model, cluster: int, doubts: Float64Array | None) -> list[
     """
     if model.n_clusters_ == 1:
         return []
-    groups = groups_of(model)
+    groups = row_views.groups_of(model)
     centers: Any = getattr(model, "micro_centers_", None)
     if centers is None:
         centers = model.cluster_centers_

@@ -158,21 +158,36 @@ class View:
         self, source: RowSource, model: Model, statistic: Points | Histogram, answer: Any
     ) -> Density:
         """Return the rows and centers in this plane, given the answer of `statistic`."""
-        centers, groups = self.plane(drawn_centers(model)), groups_of(model)
-        _, layers = layers_of(model.cluster_weights_)
-        points = labels = counts = None
-        outside = 0.0
-        if isinstance(statistic, Points):
-            points, labels = answer.coordinates, answer.labels
-            both = np.concatenate([points, centers])
-            low, high = both.min(axis=0), both.max(axis=0)
-        else:
-            counts = statistic.counts(answer)
-            outside = max(0.0, source.summary.weight - float(counts.sum()))
-            counts, low, high = trim_empty_boxes(counts, statistic.low, statistic.high, centers)
-        n_rows = source.plan.n_rows
-        places = centers, groups, points, labels, counts, layers, low, high, outside
-        return Density(self.title, *places, n_rows, self.axes, self.unit)
+        centers = self.plane(drawn_centers(model))
+        found = _placed(source, model, statistic, answer, centers, groups_of(model))
+        return Density(
+            title=self.title, n_rows=source.plan.n_rows, axes=self.axes, unit=self.unit, **found
+        )
+
+
+def _placed(
+    source: RowSource,
+    model: Model,
+    statistic: Points | Histogram,
+    answer: Any,
+    centers: Float64Array,
+    groups: Int64Array,
+) -> dict[str, Any]:
+    """Return the rows and the centers of a `Density` by the names of its fields."""
+    found: dict[str, Any] = {
+        "centers": centers,
+        "groups": groups,
+        "layers": layers_of(model.cluster_weights_)[1],
+    }
+    found |= dict.fromkeys(("points", "labels", "counts"))
+    if isinstance(statistic, Points):
+        both = np.concatenate([answer.coordinates, centers])
+        found |= {"points": answer.coordinates, "labels": answer.labels, "outside": 0.0}
+        return found | {"low": both.min(axis=0), "high": both.max(axis=0)}
+    counts = statistic.counts(answer)
+    outside = max(0.0, source.summary.weight - float(counts.sum()))
+    counts, low, high = trim_empty_boxes(counts, statistic.low, statistic.high, centers)
+    return found | {"counts": counts, "low": low, "high": high, "outside": outside}
 
 
 def layers_of(weights: Float64Array) -> tuple[Int64Array, Int64Array]:
@@ -189,8 +204,7 @@ def layers_of(weights: Float64Array) -> tuple[Int64Array, Int64Array]:
 def groups_of(model: Model) -> Int64Array:
     """Return the cluster of each center that is drawn, (k,)."""
     if hasattr(model, "micro_centers_"):
-        groups: Int64Array = model.groups_
-        return groups
+        return model.groups_
     return np.arange(len(model.cluster_centers_))
 
 
@@ -282,8 +296,7 @@ def cluster_means(model: Model) -> Float64Array:
     own, weights = model.groups_, np.where(model.micro_noise_, 0.0, model.micro_weights_)
     np.add.at(sums, own, weights[:, np.newaxis] * model.micro_centers_)
     np.add.at(masses, own, weights)
-    means: Float64Array = sums / masses[:, np.newaxis]
-    return means
+    return sums / masses[:, np.newaxis]
 
 
 def _view(source: RowSource, model: Model, names: list[str], columns: list[int] | None) -> View:
@@ -313,8 +326,7 @@ def _window(
 
 def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
     """Return `high`, (a,), or an end beyond `low`, (a,), if both are equal; low + 1 may be low."""
-    beyond: Float64Array = np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
-    return beyond
+    return np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
 
 
 def trim_empty_boxes(
@@ -352,22 +364,15 @@ def chart(source: RowSource, model: Model, predict: Kernel) -> Density:
     """
     plane = Chart(first_longitude(Chart()(model.cluster_averages_)[:, 0]))
     centers, n_rows = plane(model.cluster_averages_), source.plan.n_rows
-    clusters, layers = layers_of(model.cluster_weights_)
-    points = labels = counts = None
-    if n_rows < FEW_ROWS:
-        (found,) = source.fold(ByCluster(predict, (Points(plane),)), name="places")
-        points, labels = found.coordinates, found.labels
-        both = np.concatenate([points, centers])
-        low, high = both.min(axis=0), both.max(axis=0)
-    else:
+    statistic: Points | Histogram = Points(plane)
+    if n_rows >= FEW_ROWS:
         low, high = source.fold(Bounds(plane), name="bounds")
-        high = upper_ends(low, high)
-        boxes = Histogram(plane, low, high, CHART_BINS, clusters)
-        (answer,) = source.fold(ByCluster(predict, (boxes,)), name="places")
-        counts, low, high = trim_empty_boxes(boxes.counts(answer), low, high, centers)
-    places = centers, np.arange(len(centers)), points, labels, counts, layers, low, high, 0.0
-    axes = ["longitude", "latitude"]
-    return Density("Places", *places, n_rows, axes, "degrees", is_chart=True)
+        clusters, _ = layers_of(model.cluster_weights_)
+        statistic = Histogram(plane, low, upper_ends(low, high), CHART_BINS, clusters)
+    (answer,) = source.fold(ByCluster(predict, (statistic,)), name="places")
+    found = _placed(source, model, statistic, answer, centers, np.arange(len(centers)))
+    kind: dict[str, Any] = {"unit": "degrees", "is_chart": True}
+    return Density("Places", n_rows=n_rows, axes=["longitude", "latitude"], **kind, **found)
 
 
 def first_longitude(longitudes: Float64Array) -> float:

@@ -30,28 +30,3 @@ except ModuleNotFoundError as error:
         raise
     missing = f"pictures need matplotlib and networkx, and {error.name} is missing"
     raise ImportError(f'{missing}: pip install "dask-dpmeans[plot]"', name=error.name) from error
-
-__all__ = [
-    "AnyFigure",
-    "choice",
-    "choose_spaced",
-    "cluster_colors",
-    "colors_by_weight",
-    "density",
-    "flows",
-    "graph",
-    "history",
-    "image",
-    "label_map",
-    "merges",
-    "pairs",
-    "path",
-    "place_labels",
-    "png",
-    "profile",
-    "row_map",
-    "sharing",
-    "sizes",
-    "svg",
-    "tree",
-]

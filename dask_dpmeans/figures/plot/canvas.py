@@ -76,8 +76,7 @@ def paper_places(axes: Axes, points: Float64Array) -> Float64Array:
     engine = root.get_layout_engine()
     if engine is not None:
         engine.execute(root)
-    places: Float64Array = axes.transData.transform(points) * 72 / root.dpi
-    return places
+    return axes.transData.transform(points) * 72 / root.dpi
 
 
 AnyFigure: TypeAlias = Figure | SubFigure

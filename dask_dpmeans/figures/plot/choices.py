@@ -54,7 +54,6 @@ def choice(
 
 
 def _draw_scores(axes: Axes, found: data.Numbers, most: float) -> None:
-    """Draw the score of each number of clusters up to the most."""
     chosen = found.alternatives[0]
     scored = [each for each in found.alternatives if each.n_clusters > 1]
     shown = (found.n_clusters <= most) & ~np.isnan(found.scores)

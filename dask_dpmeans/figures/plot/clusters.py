@@ -88,7 +88,6 @@ def _radii_label(words: Description) -> str:
 
 
 def _write_shares(axes: Axes, shares: Float64Array) -> None:
-    """Write the share of each cluster beside its bar."""
     for rank, share in enumerate(shares):
         place: dict[str, Any] = {
             "textcoords": "offset points",
@@ -167,7 +166,6 @@ def _mark_clusters(axes: Axes, names: list[str], colors: Float64Array) -> None:
 
 
 def _left_out(what: str, names: list[str], most: int = 8) -> list[str]:
-    """Return lines that name what is left out."""
     if not names:
         return []
     more = f" and {len(names) - most:,} more" * (len(names) > most)

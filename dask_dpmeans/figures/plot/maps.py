@@ -8,15 +8,7 @@ from matplotlib.patheffects import withStroke
 
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.data.rows import upper_ends
-from dask_dpmeans.figures.plot.canvas import (
-    COLORS,
-    INK,
-    SMALL,
-    cluster_colors,
-    paper_places,
-    place_labels,
-    within,
-)
+from dask_dpmeans.figures.plot import canvas
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 
 FAINTEST = 0.45
@@ -69,9 +61,9 @@ DIGIT, LINE = 6.0, 12.0
 def density_colors(found: data.Density) -> Float64Array:
     """Return the color of each cluster, (k + 1, 4); the last is the one of rows without a cluster."""
     k = 1 + max(found.groups.max(), found.layers.max())
-    ranks = np.full(k + 1, len(COLORS))
+    ranks = np.full(k + 1, len(canvas.COLORS))
     ranks[found.layers[:-1]] = np.arange(len(found.layers) - 1)
-    return cluster_colors(ranks)
+    return canvas.cluster_colors(ranks)
 
 
 def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
@@ -82,7 +74,7 @@ def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
         order = np.argsort(np.arange(len(found.points)) * GOLDEN % 1.0)
         order = order[np.argsort(found.labels[order] >= 0, kind="stable")]
         x, y = found.points[order].T
-        size = within(12_000 / len(order), 3, 14)
+        size = canvas.within(12_000 / len(order), 3, 14)
         shown = colors[found.labels[order]]
         axes.scatter(x, y, size, color=shown, linewidth=0, rasterized=True)
     else:
@@ -104,8 +96,7 @@ def set_limits(axes: Axes, low: Float64Array, high: Float64Array) -> None:
 def inside(found: data.Density) -> BoolArray:
     """Return which centers are in the picture, (k,)."""
     lower, upper = found.centers >= found.low, found.centers <= found.high
-    both: BoolArray = np.all(lower & upper, axis=1)
-    return both
+    return np.all(lower & upper, axis=1)
 
 
 def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Float64Array]:
@@ -116,7 +107,7 @@ def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Fl
         return marginal(found.counts.sum(axis=others), low, high, most)
     assert found.points is not None
     assert found.labels is not None
-    edges = np.linspace(low, high, 1 + int(within(len(found.points) / 10, 10, most)))
+    edges = np.linspace(low, high, 1 + int(canvas.within(len(found.points) / 10, 10, most)))
     of_layer = [found.labels == layer for layer in found.layers[:-1]]
     of_layer.append(~np.any(of_layer, axis=0) & np.ones(len(found.points), bool))
     counts = [np.histogram(found.points[each, side], edges)[0] for each in of_layer]
@@ -140,16 +131,16 @@ def draw_centers(
     axes: Axes, places: Float64Array, colors: Float64Array, largest: float = 36.0, **style: Any
 ) -> None:
     """Draw centers at places, (k, 2), in their colors, (k, 4), with an area up to the largest."""
-    (x, y), size = places.T, within(1000 / len(places), largest / 4, largest)
-    axes.scatter(x, y, size, color=colors, edgecolor=INK, linewidth=0.8, zorder=3, **style)
+    (x, y), size = places.T, canvas.within(1000 / len(places), largest / 4, largest)
+    axes.scatter(x, y, size, color=colors, edgecolor=canvas.INK, linewidth=0.8, zorder=3, **style)
 
 
 def draw_micro_centers(
     axes: Axes, found: data.Density, colors: Float64Array, weights: Float64Array
 ) -> None:
     """Draw centers of micro-clusters with the colors of their clusters and an area by weight, (k,)."""
-    size = within(9000 / len(weights), 10, 150) * weights / weights.max()
-    style: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.4, "zorder": 3}
+    size = canvas.within(9000 / len(weights), 10, 150) * weights / weights.max()
+    style: dict[str, Any] = {"edgecolor": canvas.INK, "linewidth": 0.4, "zorder": 3}
     x, y = found.centers.T
     axes.scatter(x, y, size, color=colors[found.groups], **style)
 
@@ -165,8 +156,10 @@ def number_centers(axes: Axes, found: data.Density, places: Float64Array) -> Non
     width = DIGIT * len(str(numbers.max(initial=0))) + 3.0
     x, y = width / 2 + 4.0, LINE / 2 + 3.0
     beside = [(0.0, y), (x, 0.0), (-x, 0.0), (0.0, -y), (x, y), (-x, y), (x, -y), (-x, -y)]
-    placed = place_labels(paper_places(axes, places[numbers]), (width, LINE), beside, MOST_LABELS)
-    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "zorder": 4}
+    placed = canvas.place_labels(
+        canvas.paper_places(axes, places[numbers]), (width, LINE), beside, MOST_LABELS
+    )
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": canvas.SMALL, "zorder": 4}
     for number, offset in zip(numbers, placed, strict=True):
         if np.isfinite(offset).all():
             at = places[number]

@@ -7,9 +7,9 @@ from time import monotonic
 
 from distributed import Client
 
-from dask_dpmeans.checks import format_count
+from dask_dpmeans.checks import format_count, list_some
 from dask_dpmeans.sources.cluster import workers_of
-from dask_dpmeans.sources.executors.keys import graph_of
+from dask_dpmeans.sources.executors.base import graph_of
 
 FIRST = 5.0
 """Seconds that a pass waits for busy workers before the first message."""
@@ -63,8 +63,9 @@ class ClusterMonitor:
         lost = sorted(self.workers - workers)
         if lost:
             logger.warning(
-                "lost %s; workers left: %d; what was lost is computed again",
-                _list_workers(lost),
+                "lost %s %s; workers left: %d; what was lost is computed again",
+                "worker" if len(lost) == 1 else "workers",
+                list_some(lost),
                 len(workers),
             )
         self.workers = workers
@@ -103,10 +104,3 @@ def count_foreign_tasks(client: Client, threads: dict[str, int]) -> int:
             return 0
         others += foreign
     return others
-
-
-def _list_workers(workers: list[str]) -> str:
-    if len(workers) == 1:
-        return f"worker {workers[0]}"
-    more = f" and {len(workers) - 3} more" if len(workers) > 3 else ""
-    return f"workers {', '.join(workers[:3])}{more}"

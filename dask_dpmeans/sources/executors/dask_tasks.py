@@ -22,22 +22,14 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Answer, Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import check_versions, workers_of
-from dask_dpmeans.sources.executors.base import Pieces, call_job, count_rows, with_check
+from dask_dpmeans.sources.executors import base
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
-from dask_dpmeans.sources.executors.keys import (
-    Keys,
-    Literal,
-    key_numbers,
-    kind_of,
-    shard_bounds,
-    value_of,
-)
 from dask_dpmeans.sources.executors.process import (
     keep_freed_memory,
     one_blas_thread,
     return_freed_memory,
 )
-from dask_dpmeans.sources.jobs import AnyFold, AnyShard, CarryJob, Known, MapJob
+from dask_dpmeans.sources.jobs import AnyShard, CarryJob, FoldJob, Known, MapJob
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.resources import WORKER_BYTES, WORKER_TIMEOUT, format_bytes
 from dask_dpmeans.sources.shards import StoredShard
@@ -56,7 +48,7 @@ LARGE_GRAPH = "1GB"
 """Size of a graph at which Dask warns; Dask's own limit of 10 MB is too low for centers."""
 NEAR_PAUSE = 0.9
 """Share of the memory at which Dask pauses a worker, from which on freed memory is given back."""
-Node = Literal | Delayed
+Node = base.Literal | Delayed
 """Values in tasks, and tasks."""
 
 
@@ -76,16 +68,16 @@ class DaskTasks:
 
     def load(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
         """Load shards in tasks that can be run again if a worker is lost."""
-        keys, load = Keys.of("load"), delayed(_load, pure=False)
+        keys, load = base.Keys.of("load"), delayed(_load, pure=False)
         tasks = []
         for number, shard in enumerate(shards):
-            key = keys("shard", number, *shard_bounds(shard))
-            tasks.append(load(Literal(shard), dask_key_name=key))
+            key = keys("shard", number, *base.shard_bounds(shard))
+            tasks.append(load(base.Literal(shard), dask_key_name=key))
         return self.persist(tasks)
 
-    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
+    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[base.Literal]:
         """Return the shards as arguments of tasks."""
-        return [Literal(shard) for shard in shards]
+        return [base.Literal(shard) for shard in shards]
 
     def persist(self, shards: Sequence[Delayed]) -> Sequence[Delayed]:
         """Keep the shards in the workers' memory."""
@@ -97,13 +89,13 @@ class DaskTasks:
             except (CommClosedError, OSError) as error:
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
 
-    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: FoldJob[Answer], pieces: base.Pieces, name: str) -> Answer:
         """Merge the answers of all pieces along the tree, in tasks that take eight answers each.
 
         The last eight, and all answers that grow, are merged here, so that no worker needs memory
         for all of a large answer.
         """
-        keys, count = Keys.of(name), count_rows(self.on_pass, name, job, pieces)
+        keys, count = base.Keys.of(name), base.count_rows(self.on_pass, name, job, pieces)
         shared, answers = self._graph(job, pieces, keys, count)
         merge, level = delayed(_merge, pure=False), 0
         while len(answers) > FAN_IN and not job.grows:
@@ -119,14 +111,16 @@ class DaskTasks:
         with one_blas_thread():
             return job.merge(last)
 
-    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
+    def carry(
+        self, job: CarryJob[Carried], state: Carried, pieces: base.Pieces, name: str
+    ) -> Carried:
         """Take a state through all pieces, in order; the state travels, the rows stay.
 
         Eight shards at a time, so that at most eight are loaded ahead.
         """
-        with count_rows(self.on_pass, name, job, pieces) as count:
+        with base.count_rows(self.on_pass, name, job, pieces) as count:
             for start in range(0, len(pieces), FAN_IN):
-                keys = Keys.of(name)
+                keys = base.Keys.of(name)
                 shared = delayed(job, name=keys("job"), traverse=False)
                 reached = delayed(state, name=keys("state"), traverse=False)
                 for number, piece in enumerate(pieces[start : start + FAN_IN], start):
@@ -134,10 +128,10 @@ class DaskTasks:
                 state = self._compute([reached], count)[0]
         return state
 
-    def map(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
+    def map(self, job: MapJob, pieces: base.Pieces, name: str) -> list[list[Any]]:
         """Return the answer of each piece."""
-        count = count_rows(self.on_pass, name, job, pieces)
-        _, tasks = self._graph(job, pieces, Keys.of(name), count)
+        count = base.count_rows(self.on_pass, name, job, pieces)
+        _, tasks = self._graph(job, pieces, base.Keys.of(name), count)
         with count:
             return self._compute(tasks, count)
 
@@ -145,7 +139,7 @@ class DaskTasks:
         self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str
     ) -> list[Answer]:
         """Run jobs on one shared input, side by side if there are workers."""
-        keys, call = Keys.of(name), delayed(_call_alone, pure=False)
+        keys, call = base.Keys.of(name), delayed(_call_alone, pure=False)
         given = delayed(shared, name=keys("shared"), traverse=False)
         with Count.of_jobs(self.on_pass, name, jobs) as count:
             tasks = []
@@ -155,7 +149,7 @@ class DaskTasks:
                 tasks.append(call(node, given, end_functions, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
-    def _end_functions(self, count: Count, number: int) -> Literal:
+    def _end_functions(self, count: Count, number: int) -> base.Literal:
         """Return the functions that end a task whose answer is not wanted, and that report its end.
 
         The second is None if there is no observer.
@@ -165,12 +159,11 @@ class DaskTasks:
             report = TaskReport(topic_of(self.client), count.token, number)
         elif count.on_pass is not None:
             report = partial(count.say, number)
-        return Literal((count.wanted if self.client is None else check_wanted, report))
+        return base.Literal((count.wanted if self.client is None else check_wanted, report))
 
     def _graph(
-        self, job: Any, pieces: Pieces, keys: Keys, count: Count
+        self, job: Any, pieces: base.Pieces, keys: base.Keys, count: Count
     ) -> tuple[Node, list[Delayed]]:
-        """Return the job and its tasks."""
         shared = self._shared_job(job, len(pieces), keys)
         tasks = [
             self._task(shared[number % len(shared)], number, piece, keys, count)
@@ -178,7 +171,7 @@ class DaskTasks:
         ]
         return shared[0], tasks
 
-    def _shared_job(self, job: Any, n_tasks: int, keys: Keys) -> list[Node]:
+    def _shared_job(self, job: Any, n_tasks: int, keys: base.Keys) -> list[Node]:
         """Return a job as an argument of its tasks, in copies that these take in turn.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
@@ -193,7 +186,7 @@ class DaskTasks:
             few = few and n_tasks * size <= MOST_CARRIED
             copies = max(1, min(self.threads, MOST_COPIES, MOST_CARRIED // size))
         if few:
-            return [Literal(job)]
+            return [base.Literal(job)]
         names = [keys("job", number) for number in range(copies)]
         return [delayed(job, name=name, traverse=False) for name in names]
 
@@ -202,13 +195,12 @@ class DaskTasks:
         job: Node,
         number: int,
         piece: tuple[Any, range],
-        keys: Keys,
+        keys: base.Keys,
         count: Count,
         *carried: Node,
     ) -> Delayed:
-        """Return the task of one piece."""
         shard, blocks = piece
-        key = keys("shard", number, *shard_bounds(shard))
+        key = keys("shard", number, *base.shard_bounds(shard))
         end_functions, bounds = self._end_functions(count, number), (blocks.start, blocks.stop)
         return delayed(_apply, pure=False)(
             job, shard, bounds, end_functions, *carried, dask_key_name=key
@@ -334,7 +326,7 @@ def _waited_message(client: Client, seconds: float) -> str:
 
 def _killed_message(error: KilledWorker) -> str:
     """Return the message for a task whose workers all ended: its rows, and their memory."""
-    numbers, worker = key_numbers(str(error.task)), error.last_worker
+    numbers, worker = base.key_numbers(str(error.task)), error.last_worker
     rows, limit = "", "no limit"
     if len(numbers) == 3:
         rows = f" on rows {numbers[1]:,} to {numbers[2]:,}"
@@ -343,21 +335,21 @@ def _killed_message(error: KilledWorker) -> str:
     memory = f"{limit} of memory for {format_count(worker.nthreads, 'thread')}"
     return (
         f"{error.allowed_failures + 1} workers ended, one after the other, that had the task "
-        f"{kind_of(str(error.task))}{rows}, perhaps beside others; the last, {worker.address}, had "
+        f"{base.kind_of(str(error.task))}{rows}, perhaps beside others; the last, {worker.address}, had "
         f"{memory}. Where its log speaks of memory, give workers more of it or fewer threads, or "
         "rechunk the data"
     )
 
 
 def _apply(
-    job: Any, shard: object, blocks: tuple[int, int], end_functions: Literal, *carried: object
+    job: Any, shard: object, blocks: tuple[int, int], end_functions: base.Literal, *carried: object
 ) -> Any:
     """Return the answer of a job for some blocks of a shard: the function of a task."""
     keep_freed_memory()
     check, report = end_functions.value
-    given = with_check(value_of(shard), check)
+    given = base.with_check(base.value_of(shard), check)
     with one_blas_thread():
-        answer = value_of(job)(given, range(*blocks), *carried)
+        answer = base.value_of(job)(given, range(*blocks), *carried)
     _avoid_pause()
     if report is not None:
         report()
@@ -378,23 +370,24 @@ def _avoid_pause() -> None:
                 return_freed_memory()
 
 
-def _call_alone(job: Callable[[Shared], Answer], shared: Shared, end_functions: Literal) -> Answer:
+def _call_alone(
+    job: Callable[[Shared], Answer], shared: Shared, end_functions: base.Literal
+) -> Answer:
     """Return the answer of a job that works on shared rows: the function of a task."""
     check, report = end_functions.value
-    shared = with_check(shared, check)
+    shared = base.with_check(shared, check)
     with one_blas_thread():
         if report is None:
             return job(shared)
-        answer = call_job(job, shared, report)
+        answer = base.call_job(job, shared, report)
     report()
     return answer
 
 
-def _merge(job: AnyFold[Answer] | Literal, answers: list[Answer]) -> Answer:
+def _merge(job: FoldJob[Answer] | base.Literal, answers: list[Answer]) -> Answer:
     with one_blas_thread():
-        merged: Answer = value_of(job).merge(answers)
-        return merged
+        return base.value_of(job).merge(answers)
 
 
-def _load(shard: Literal) -> AnyShard:
+def _load(shard: base.Literal) -> AnyShard:
     return shard.value.load()

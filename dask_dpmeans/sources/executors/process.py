@@ -3,12 +3,12 @@
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
+from typing import Any
 
-from threadpoolctl import LibController, ThreadpoolController
+from threadpoolctl import ThreadpoolController
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt`."""
@@ -34,28 +34,15 @@ def thread_pool(threads: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="dpmeans")
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Return a context in which BLAS runs on one thread.
-
-    It takes 8 microseconds, a limit of `threadpoolctl` 18.
-    """
-    libraries = _blas()
-    before = [library.num_threads for library in libraries]
-    for library in libraries:
-        library.set_num_threads(1)
-    try:
-        yield
-    finally:
-        for library, threads in zip(libraries, before, strict=True):
-            library.set_num_threads(threads)
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Return a context in which BLAS runs on one thread."""
+    return _blas().limit(limits=1)
 
 
 @cache
-def _blas() -> list[LibController]:
+def _blas() -> ThreadpoolController:
     """Return the BLAS libraries of the process; the search for them takes 3 to 10 ms."""
-    libraries: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
-    return libraries
+    return ThreadpoolController().select(user_api="blas")
 
 
 @cache

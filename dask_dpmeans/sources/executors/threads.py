@@ -11,7 +11,7 @@ from typing import Any
 from dask_dpmeans.engine.plan import Answer, Carried, Shared
 from dask_dpmeans.sources.executors.base import Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.process import one_blas_thread, thread_pool
-from dask_dpmeans.sources.jobs import AnyFold, AnyShard, CarryJob, Known, MapJob
+from dask_dpmeans.sources.jobs import AnyShard, CarryJob, FoldJob, Known, MapJob
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import StoredShard
 
@@ -34,7 +34,7 @@ class Threads:
         """Return the shards."""
         return shards
 
-    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
         """Merge the answers of all pieces along the tree."""
         with one_blas_thread():
             return job.merge(self._on_pieces(job, pieces, name))

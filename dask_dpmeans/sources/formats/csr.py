@@ -201,14 +201,9 @@ def lazy_csr(rows: RawRows | RowArray, step: int) -> "da.Array":
     """Return CSR rows, (n, d), in memory or stored, as a Dask array with chunks of `step` rows."""
     n, d = rows.shape
     whole, meta = dask.delayed(rows, traverse=False), csr_array((0, d), dtype=rows.dtype)
-    read: Any = dask.delayed(_read_csr, pure=False)
     bounds = pairwise([*range(0, n, step), n])
-    chunks = [da.from_delayed(read(whole, a, b), (b - a, d), rows.dtype, meta) for a, b in bounds]
+    chunks = [da.from_delayed(whole[a:b], (b - a, d), rows.dtype, meta) for a, b in bounds]
     return da.concatenate(chunks)
-
-
-def _read_csr(rows: RawRows | RowArray, start: int, stop: int) -> csr_array:
-    return rows[start:stop]
 
 
 def is_csr_dask(rows: object) -> bool:
@@ -261,8 +256,7 @@ def part_of(rows: RawRows, start: int, stop: int) -> RawRows:
 def dense_rows(rows: csr_array, dtype: np.dtype[Any], scratch: Scratch) -> Rows:
     """Return CSR rows, (height, d), as dense rows; duplicates are summed in stored order."""
     out = scratch.array("dense", rows.shape, dtype)
-    values: Rows = rows.astype(dtype, copy=False).toarray(out=out)
-    return values
+    return rows.astype(dtype, copy=False).toarray(out=out)
 
 
 def float_rows(rows: csr_array) -> csr_array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import explained
-from dask_dpmeans.sources.formats.table_files import TableFile, check_columns, check_height
+from dask_dpmeans.sources.formats.table_files import TableFile, TablePart, check_columns
 from dask_dpmeans.sources.lazy_modules import arrow_csv, pyarrow
 from dask_dpmeans.storage.location import Location
 
@@ -69,16 +69,13 @@ class CsvColumns:
 
 
 @dataclass(frozen=True)
-class CsvPart:
-    """A block of lines of a CSV file."""
+class CsvPart(TablePart):
+    """A block of lines of a CSV file, whose rows are the only group."""
 
-    file: Location
     start: int
     """First byte."""
     stop: int
     """Byte after the last."""
-    heights: tuple[int, ...]
-    """The number of rows, as the only group."""
     columns: CsvColumns
 
     def groups(
@@ -89,7 +86,7 @@ class CsvPart:
         with fs.open(where, "rb") as handle:
             handle.seek(self.start)
             found = self.columns.parse(handle.read(self.stop - self.start), names)
-        check_height(self, found.num_rows)
+        self.check_height(found.num_rows)
         yield 0, found
 
 
@@ -114,7 +111,7 @@ def open_csv_files(
     answer = []
     for file, (header, blocks, kinds) in zip(files, opened, strict=True):
         typed = replace(header, types=tuple((column, found[column]) for column in kinds))
-        parts = [CsvPart(file, start, stop, (n_rows,), typed) for start, stop, n_rows in blocks]
+        parts = [CsvPart(file, (n_rows,), start, stop, typed) for start, stop, n_rows in blocks]
         schema = pyarrow.schema([(each, found[each]) for each in header.names if each in kinds])
         answer.append(
             TableFile(file, schema, header.names[:1] if header.names[0] == "" else (), parts)
@@ -190,7 +187,6 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
 
 
 def _decode_line(line: bytes, file: Location, name: str) -> str:
-    """Return the first line as text."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:

@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.lazy import LazyModule
+from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF, open_dataset
 from dask_dpmeans.sources.formats.cube_values import TURNED, Features, RunRows, Values, parts_of
-from dask_dpmeans.sources.grids import Dimensions, Grid
-from dask_dpmeans.sources.latitudes import cosines, latitude_of
-from dask_dpmeans.sources.lazy_modules import checked_store, zarr
+from dask_dpmeans.sources.grids import Dimensions, Grid, as_names, cosines, latitude_of
+from dask_dpmeans.sources.lazy_modules import checked_store, cube_chunks, zarr
 from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.storage.location import Location
 
@@ -45,20 +43,13 @@ class CubeWeights:
         dims = tuple(dim for dim in cube.samples if dim in latitude.dims)
         return cls(cube.place, latitude.name, dims, cube.n_rows)
 
+    ndim = 1
+    dtype = np.dtype(np.float64)
+
     @property
     def shape(self) -> tuple[int]:
         """Rows."""
         return (self.n_rows,)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return 1
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float64."""
-        return np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> Raw:
         raise TypeError("weights of a cube are read with its rows")
@@ -79,16 +70,6 @@ class CubeWeights:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_latitudes"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-
-
-if TYPE_CHECKING:
-    from dask_dpmeans.sources.formats import cube_chunks
-    from dask_dpmeans.sources.formats.cube import CubeWeights
-else:
-    cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")
-
 
 @dataclass(frozen=True)
 class CubePath(os.PathLike[str]):
@@ -104,10 +85,12 @@ class CubePath(os.PathLike[str]):
 
     def __post_init__(self) -> None:
         for name in ("samples", "features", "variables"):
-            given = getattr(self, name)
-            listed = given if isinstance(given, list | tuple) else [given]
-            if given is not None and not all(isinstance(each, str) for each in listed):
-                raise InputError(f"{name} is a name or a list of names, got {given!r}")
+            as_names(name, getattr(self, name))
+
+    @property
+    def named_dimensions(self) -> tuple[str, ...]:
+        """The dimensions that are named as samples or features."""
+        return as_names("samples", self.samples) + as_names("features", self.features)
 
     def __fspath__(self) -> str:
         return self.path
@@ -204,7 +187,7 @@ class CubeRows:
         return found
 
     def read(
-        self, start: int, stop: int, weights: "CubeWeights | None" = None
+        self, start: int, stop: int, weights: CubeWeights | None = None
     ) -> tuple[RunRows, Raw | None]:
         """Read some rows of one run, and their weights, (n,), if any are asked for."""
         number = bisect_right(self.starts, start) - 1
@@ -276,9 +259,7 @@ class CubeRows:
             values = self._values[number]
             yield from Features.of(where, values.box(samples, features), shape, n_blocks)
 
-    def first_rows(
-        self, n_rows: int, weights: "CubeWeights | None" = None
-    ) -> tuple[Raw, Raw | None]:
+    def first_rows(self, n_rows: int, weights: CubeWeights | None = None) -> tuple[Raw, Raw | None]:
         """Read the first rows of a cube that is not counted, up to `n_rows` of them, and weights."""
         found: list[Raw] = []
         beside: list[Raw] = []
@@ -308,9 +289,6 @@ class CubeRows:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_values"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
     @property
     def slab_bytes(self) -> int:

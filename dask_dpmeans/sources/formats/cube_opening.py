@@ -7,15 +7,10 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.cube_plan import common_chunks, join_chunks, join_slabs, slabs
+from dask_dpmeans.sources.formats import cube_dataset
 from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
-from dask_dpmeans.sources.formats.cube_dataset import (
-    NETCDF,
-    explained_cube,
-    loaded_xarray,
-    open_dataset,
-)
 from dask_dpmeans.sources.formats.ome import chosen_level
-from dask_dpmeans.sources.grids import VARIABLE, Dimensions, Grid
+from dask_dpmeans.sources.grids import VARIABLE, Grid, as_names
 from dask_dpmeans.storage.location import Location
 
 if TYPE_CHECKING:
@@ -31,10 +26,10 @@ def open_cube(
     path: CubePath, place: Location, name: str, *, fill_missing: bool, observed: bool
 ) -> CubeRows:
     """Open a cube, whose rows are not counted yet."""
-    if not place.url.endswith(NETCDF):
-        with explained_cube(place):
+    if not place.url.endswith(cube_dataset.NETCDF):
+        with cube_dataset.explained_cube(place):
             place = chosen_level(place)
-    cube = open_dataset(place, None, fill_missing)
+    cube = cube_dataset.open_dataset(place, None, fill_missing)
     variables = _variables_of(cube, path, name)
     along, template = _template(cube, variables, path)
     grid = Grid.of(template, path.samples, path.features, name)
@@ -69,22 +64,16 @@ def open_cube(
     )
 
 
-def _named(given: Dimensions) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
 def _variables_of(cube: "Dataset", path: CubePath, name: str) -> tuple[str, ...]:
     """Return the variables to use: those named, or all that have the dimensions named."""
     there = {str(each): values.dims for each, values in cube.data_vars.items()}
     listed = ", ".join(f"{each} ({', '.join(map(str, dims))})" for each, dims in there.items())
-    chosen = _named(path.variables)
+    chosen = as_names("variables", path.variables)
     unknown = [each for each in chosen if each not in there]
     if unknown:
         raise InputError(f"variables names {unknown[0]!r}, {name} has {listed or 'none'}")
     if not chosen:
-        wanted = {*_named(path.samples), *_named(path.features)} - {VARIABLE}
+        wanted = {*path.named_dimensions} - {VARIABLE}
         chosen = tuple(each for each, dims in there.items() if wanted <= set(dims))
         if not chosen:
             raise InputError(
@@ -103,17 +92,16 @@ def _template(
     cube: "Dataset", variables: tuple[str, ...], path: CubePath
 ) -> "tuple[str | None, DataArray]":
     """Return the dimension of the variables, if any, and the cube as one array, without values."""
-    xarray = loaded_xarray()
+    xarray = cube_dataset.loaded_xarray()
     first = cube[variables[0]]
     dtype = np.result_type(*(cube[each].dtype for each in variables))
-    names = {*_named(path.samples), *_named(path.features)}
-    single = len(variables) == 1 and VARIABLE not in names
+    single = len(variables) == 1 and VARIABLE not in path.named_dimensions
     dims, along = first.dims, None
     coords: dict[Hashable, Any] = dict(cube[list(variables)].coords)
     if not single:
         dims, along = (VARIABLE, *first.dims), VARIABLE
         coords[VARIABLE] = np.array(variables)
-    if along in _named(path.samples):
+    if along in as_names("samples", path.samples):
         raise InputError("samples names 'variable': variables can be features alone")
     sizes = [len(variables) if dim == along else cube.sizes[dim] for dim in dims]
     empty = np.broadcast_to(np.zeros((), dtype), sizes)

@@ -37,8 +37,7 @@ class H5Array:
 
     def __getitem__(self, part: Any) -> Raw:
         with opened_h5ad(self.path, "data") as file:
-            found: Raw = file[self.inner][part]
-            return found
+            return file[self.inner][part]
 
 
 def split_h5ad(place: Location) -> tuple[str, str] | None:

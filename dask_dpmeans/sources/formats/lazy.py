@@ -12,14 +12,14 @@ from dask_dpmeans.engine.plan import Kernel, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch, takes_csr
 from dask_dpmeans.kernels.column_statistics import first_flaw
-from dask_dpmeans.sources.executors.keys import Keys
+from dask_dpmeans.sources.executors.base import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
 from dask_dpmeans.sources.frames import array_of_partitions, frame_of, refuse_query
 from dask_dpmeans.sources.lazy_modules import da, dask, is_dask_array, is_zarr_array, is_zarr_group
 from dask_dpmeans.sources.loading import check_dense
 from dask_dpmeans.sources.opening import Opener, known_chunks, lazy_array, working_dtype
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
-from dask_dpmeans.sources.row_array import Raw, RawRows
+from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
 from dask_dpmeans.sources.shards import Prepare
 
@@ -186,3 +186,32 @@ def concatenate_tables(tables: list[Any]) -> tuple[Any, list[int]]:
     if any(map(is_csr_dask, parts)):
         parts = [dask_csr(part) for part in parts]
     return da.concatenate(parts), [part.shape[0] for part in parts]
+
+
+def label_pairs(labels_true: object, labels_pred: object) -> Any:
+    """Return two labelings of the same rows as columns, (n, 2) int64.
+
+    The answer is a NumPy array if both are in this process's memory, and a Dask array otherwise.
+    """
+    opened = [_open_labels(labels_true, "labels_true"), _open_labels(labels_pred, "labels_pred")]
+    n_first, n_second = (labels.shape[0] for labels in opened)
+    if n_first != n_second:
+        counts = f"{n_first:,} and {n_second:,}"
+        raise InputError(
+            f"labels_true and labels_pred must be labels of the same rows, got {counts} of them"
+        )
+    if all(isinstance(labels, np.ndarray) for labels in opened):
+        return np.column_stack([labels[:].astype(np.int64) for labels in opened])
+    columns = [lazy_array(labels).astype(np.int64)[:, np.newaxis] for labels in opened]
+    second_column = columns[1].rechunk((columns[0].chunks[0], 1))
+    return da.concatenate([columns[0], second_column], axis=1).rechunk({1: 2})
+
+
+def _open_labels(labels: object, name: str) -> RowArray:
+    if labels is None:
+        raise InputError(f"{name} is None: pass an array of integers, or its path")
+    opened = Opener(name, 1).open(labels)
+    if opened.dtype.kind not in "biu":
+        way = f"number them, for example with np.unique({name}, return_inverse=True)[1]"
+        raise InputError(f"{name} must be integers, got {opened.dtype}: {way}")
+    return opened

@@ -113,7 +113,6 @@ def level_at(place: Location) -> "tuple[zarr.Group, str, Level] | None":
 
 
 def _levels(attributes: Mapping[str, Any]) -> Iterator[Level]:
-    """Yield the levels that the attributes of a group describe."""
     metadata = attributes.get("ome", attributes)
     channels = _channels(metadata.get("omero"))
     for image in metadata.get("multiscales", ()):

@@ -4,11 +4,12 @@ A part is a Parquet file, an Arrow (Feather) file, or a block of a CSV file.  A 
 record batch, or the block.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.formats.csr_files import explained
@@ -21,19 +22,15 @@ EXACT = 2**53
 """Bound below which float64 distinguishes integers."""
 
 
-class TablePart(Protocol):
+@dataclass(frozen=True)
+class TablePart(ABC):
     """Rows of a table that one task can read apart from others."""
 
-    @property
-    def file(self) -> Location:
-        """The file."""
-        ...
+    file: Location
+    heights: tuple[int, ...]
+    """Number of rows of each group."""
 
-    @property
-    def heights(self) -> tuple[int, ...]:
-        """Number of rows of each group."""
-        ...
-
+    @abstractmethod
     def groups(
         self, names: tuple[str, ...], rows: range, dictionaries: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, Any]]:
@@ -41,7 +38,15 @@ class TablePart(Protocol):
 
         Texts in the columns `dictionaries` may stay in the dictionaries of the file.
         """
-        ...
+
+    def check_height(self, n_rows: int) -> None:
+        """Raise `CorruptStoreError` if there are not as many rows as when the part was opened."""
+        expected = sum(self.heights)
+        if n_rows != expected:
+            found = f"{n_rows:,} rows" if n_rows >= 0 else "other record batches"
+            raise CorruptStoreError(
+                f"{self.file.shown} has {found}, it had {expected:,}: it has changed"
+            )
 
 
 @dataclass(frozen=True)
@@ -83,29 +88,21 @@ def check_columns(
         )
 
 
-@dataclass(frozen=True)
-class ParquetPart:
+class ParquetPart(TablePart):
     """A Parquet file."""
-
-    file: Location
-    heights: tuple[int, ...]
 
     def groups(
         self, names: tuple[str, ...], rows: range, dictionaries: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, Any]]:
         """Yield the row groups that contain some rows, as `TablePart` says."""
         with _parquet_file(self.file, read_dictionary=list(dictionaries)) as opened:
-            check_height(self, opened.metadata.num_rows)
+            self.check_height(opened.metadata.num_rows)
             for number, first in _overlapping(self.heights, rows):
                 yield first, opened.read_row_group(number, columns=list(names), use_threads=False)
 
 
-@dataclass(frozen=True)
-class ArrowPart:
+class ArrowPart(TablePart):
     """An Arrow file, which is a Feather file of version 2."""
-
-    file: Location
-    heights: tuple[int, ...]
 
     def groups(
         self, names: tuple[str, ...], rows: range, dictionaries: tuple[str, ...] = ()
@@ -113,22 +110,12 @@ class ArrowPart:
         """Yield the record batches that contain some rows, as `TablePart` says."""
         with _arrow_file(self.file, names) as opened:
             if opened.num_record_batches != len(self.heights):
-                check_height(self, -1)
+                self.check_height(-1)
             for number, first in _overlapping(self.heights, rows):
                 batch = opened.get_batch(number)
                 if batch.num_rows != self.heights[number]:
-                    check_height(self, sum(self.heights) - self.heights[number] + batch.num_rows)
+                    self.check_height(sum(self.heights) - self.heights[number] + batch.num_rows)
                 yield first, pyarrow.Table.from_batches([batch]).select(list(names))
-
-
-def check_height(part: TablePart, n_rows: int) -> None:
-    """Raise `CorruptStoreError` if a part has not as many rows as when it was opened."""
-    expected = sum(part.heights)
-    if n_rows != expected:
-        found = f"{n_rows:,} rows" if n_rows >= 0 else "other record batches"
-        raise CorruptStoreError(
-            f"{part.file.shown} has {found}, it had {expected:,}: it has changed"
-        )
 
 
 def _overlapping(heights: Sequence[int], rows: range) -> Iterator[tuple[int, int]]:
@@ -212,7 +199,6 @@ def _bits(field: Any) -> float:
 
 
 def _index_of(schema: Any) -> tuple[str, ...]:
-    """Return the columns that are the index of pandas."""
     named = (schema.pandas_metadata or {}).get("index_columns", [])
     return tuple(each for each in named if isinstance(each, str))
 

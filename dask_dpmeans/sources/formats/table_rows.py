@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.categories import CategoricalColumns, Categories
 from dask_dpmeans.sources.formats.table_files import EXACT, TablePart
-from dask_dpmeans.sources.frames import list_names
+from dask_dpmeans.sources.frames import names_of_numbers
 from dask_dpmeans.sources.lazy_modules import compute, pyarrow
 
 PLAIN = CategoricalColumns()
@@ -49,7 +49,7 @@ class TableRows:
     @property
     def column_names(self) -> tuple[str, ...]:
         """Names of the columns of numbers, in order."""
-        return column_names(self.names, self.widths)
+        return names_of_numbers(self.names, self.widths)
 
     @property
     def categories(self) -> Categories:
@@ -145,12 +145,6 @@ class TableRows:
                 f"column {name!r} of {self.store_path}: beyond 2**53 float64 cannot tell integers "
                 "apart; subtract an offset, divide, or leave the column out"
             )
-
-
-def column_names(names: tuple[str, ...], widths: tuple[int | None, ...]) -> tuple[str, ...]:
-    """Return the names of the columns of numbers that columns become."""
-    pairs = zip(names, widths, strict=True)
-    return tuple(each for name, width in pairs for each in list_names(name, width))
 
 
 def rows_of(

@@ -24,25 +24,9 @@ from dask_dpmeans.sources.categories import (
     Category,
     sorted_categories,
 )
+from dask_dpmeans.sources.formats import table_files, table_rows
 from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.sources.formats.csv_files import CsvPart, csv_names, explain_texts, open_csv_files
-from dask_dpmeans.sources.formats.table_files import (
-    AVAILABLE,
-    TableFile,
-    TablePart,
-    check_columns,
-    open_arrow_files,
-    open_parquet_files,
-)
-from dask_dpmeans.sources.formats.table_rows import (
-    PLAIN,
-    TableRows,
-    is_inexact,
-    is_lists,
-    is_number,
-    numbers_of,
-    rows_of,
-)
 from dask_dpmeans.sources.lazy_modules import dask, pyarrow
 from dask_dpmeans.sources.missing_values import float_dtype
 from dask_dpmeans.sources.refusals import categories_of
@@ -55,14 +39,16 @@ class TableFormat:
 
     kind: str
     suffixes: tuple[str, ...]
-    open: Callable[[Sequence[Location], Sequence[str] | None, str], list[TableFile]]
+    open: Callable[[Sequence[Location], Sequence[str] | None, str], list[table_files.TableFile]]
     """Opens files, of which some columns are used, or all; the text is a name for errors."""
     groups: str
     """What the groups of rows in a file are called."""
 
 
-PARQUET = TableFormat("Parquet", (".parquet", ".pq"), open_parquet_files, "row groups")
-ARROW = TableFormat("Arrow", (".feather", ".arrow", ".ipc"), open_arrow_files, "record batches")
+PARQUET = TableFormat("Parquet", (".parquet", ".pq"), table_files.open_parquet_files, "row groups")
+ARROW = TableFormat(
+    "Arrow", (".feather", ".arrow", ".ipc"), table_files.open_arrow_files, "record batches"
+)
 CSV = TableFormat("CSV", (".csv", ".tsv"), open_csv_files, "blocks of lines")
 SUFFIXES = (*PARQUET.suffixes, *ARROW.suffixes, *CSV.suffixes)
 GLOB = re.compile(r"[*?\[]")
@@ -112,7 +98,7 @@ def list_columns(place: Location, name: str) -> set[str]:
     if _format_of(place) is CSV:
         return set()
     [opened] = _format_of(place).open(_files(place, name)[:1], None, name)
-    return {field.name for field in opened.schema if is_lists(field.type)}
+    return {field.name for field in opened.schema if table_rows.is_lists(field.type)}
 
 
 def stored_columns(
@@ -121,14 +107,18 @@ def stored_columns(
     """Return the schema of columns of any type, and all their rows as tables, in order."""
     opened = _format_of(place).open(_files(place, name), columns, name)
     schema = pyarrow.schema([opened[0].schema.field(column) for column in columns])
-    parts = tuple(part for file in opened for part in file.parts)
-    tables = (table.replace_schema_metadata(None) for table in rows_of(parts, columns))
+    parts = _parts(opened)
+    tables = (table.replace_schema_metadata(None) for table in table_rows.rows_of(parts, columns))
     return schema, tables
+
+
+def _parts(opened: list[table_files.TableFile]) -> tuple[table_files.TablePart, ...]:
+    return tuple(part for file in opened for part in file.parts)
 
 
 def check_available(place: Location, name: str) -> None:
     """Raise `InputError` if PyArrow is not there to read a table."""
-    if not AVAILABLE:
+    if not table_files.AVAILABLE:
         needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
         kind = _format_of(place).kind
         article = "an" if kind == "Arrow" else "a"
@@ -166,7 +156,7 @@ def open_table(
     missing: bool = False,
     categorical: CategoricalColumns | None = None,
     used: Sequence[int] | None = None,
-) -> TableRows:
+) -> table_rows.TableRows:
     """Open the columns of a table, by default all but its index, after a check of their types.
 
     With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
@@ -178,22 +168,28 @@ def open_table(
     opened = form.open(files, columns, name)
     chosen = _columns_to_use(opened[0], columns, path, name)
     kinds = [opened[0].schema.field(column).type for column in chosen]
-    if dimensions == 1 and (len(chosen) != 1 or is_lists(kinds[0])):
+    if dimensions == 1 and (len(chosen) != 1 or table_rows.is_lists(kinds[0])):
         raise _not_one(opened, chosen, path, name)
     _check_alike(opened, chosen, kinds, columns, path, name)
-    parts = tuple(part for file in opened for part in file.parts)
+    parts = _parts(opened)
     pairs = list(zip(chosen, kinds, strict=True))
-    widths = tuple(_width(parts, *pair) if is_lists(pair[1]) else None for pair in pairs)
+    widths = tuple(_width(parts, *pair) if table_rows.is_lists(pair[1]) else None for pair in pairs)
     firsts = list(accumulate((1 if width is None else width for width in widths), initial=0))
     coded, unread = _coded_and_unread(firsts, pairs, categorical, used)
-    pairs = [(column, kind) for column, kind in pairs if column not in unread or is_number(kind)]
+    pairs = [
+        (column, kind)
+        for column, kind in pairs
+        if column not in unread or table_rows.is_number(kind)
+    ]
     _check_kinds(opened, pairs, set(coded.values()), path, name)
-    numbers = [numbers_of(kind) for column, kind in pairs if column not in coded.values()]
+    numbers = [
+        table_rows.numbers_of(kind) for column, kind in pairs if column not in coded.values()
+    ]
     dtype = np.result_type(np.bool_, *numbers, *[np.float32] * bool(coded))
     width = (firsts[-1],) if dimensions == 2 else ()
     starts = tuple(accumulate((sum(part.heights) for part in parts), initial=0))
     most = max((height for part in parts for height in part.heights), default=1) or 1
-    return TableRows(
+    return table_rows.TableRows(
         path,
         parts,
         starts,
@@ -223,7 +219,7 @@ def _coded_and_unread(
     for number, (column, kind) in zip(firsts, pairs, strict=False):
         if _is_coded(number, column, kind, categorical):
             coded[number] = column
-        elif used is not None and number not in used and not is_lists(kind):
+        elif used is not None and number not in used and not table_rows.is_lists(kind):
             unread.add(column)
     return coded, frozenset(unread - set(coded.values()))
 
@@ -233,14 +229,16 @@ def _with_categories(
 ) -> CategoricalColumns:
     """Return the columns of categories among those that are read, with the categories of each."""
     if not coded or categorical is None:
-        return PLAIN
+        return table_rows.PLAIN
     known: Categories | None = categorical.known
     if known is None:
         known = {number: _categories(parts, column) for number, column in coded.items()}
     return replace(categorical, known={number: known[number] for number in coded})
 
 
-def _not_one(opened: list[TableFile], chosen: tuple[str, ...], path: str, name: str) -> InputError:
+def _not_one(
+    opened: list[table_files.TableFile], chosen: tuple[str, ...], path: str, name: str
+) -> InputError:
     """Return the error for several columns, or lists, where one column of numbers belongs."""
     usable = _usable(opened)
     one = [each for each in chosen if each in usable][:1] or usable[:1]
@@ -248,20 +246,27 @@ def _not_one(opened: list[TableFile], chosen: tuple[str, ...], path: str, name: 
 
 
 def _is_coded(number: int, column: str, kind: Any, categorical: CategoricalColumns | None) -> bool:
-    """Return whether the values of a column are categories."""
     if categorical is None:
         return False
     if categorical.known is not None:
         return number in categorical.known
-    text = not (is_number(kind) or is_lists(kind))
+    text = not (table_rows.is_number(kind) or table_rows.is_lists(kind))
     return pyarrow.types.is_dictionary(kind) or (text and categorical.takes(number, column))
 
 
 def _check_kinds(
-    opened: list[TableFile], pairs: list[tuple[str, Any]], coded: set[str], path: str, name: str
+    opened: list[table_files.TableFile],
+    pairs: list[tuple[str, Any]],
+    coded: set[str],
+    path: str,
+    name: str,
 ) -> None:
     """Raise `InputError` for a column that holds neither numbers nor categories."""
-    others = [(column, kind) for column, kind in pairs if not (is_number(kind) or is_lists(kind))]
+    others = [
+        (column, kind)
+        for column, kind in pairs
+        if not (table_rows.is_number(kind) or table_rows.is_lists(kind))
+    ]
     refused = [(column, kind) for column, kind in others if column not in coded]
     if refused:
         column, kind = refused[0]
@@ -280,14 +285,16 @@ def _check_kinds(
 
 
 def _explain_type(
-    opened: list[TableFile], column: str, kind: Any, path: str
+    opened: list[table_files.TableFile], column: str, kind: Any, path: str
 ) -> tuple[str, str | None]:
     """Return what a column without numbers holds, and how to read it as numbers, if that is known."""
     reason = f"is of type {kind}, no numbers"
     parts = opened[0].parts
     if not (parts and isinstance(parts[0], CsvPart) and pyarrow.types.is_string(kind)):
         return reason, None
-    for table in rows_of(tuple(part for file in opened for part in file.parts), (column,)):
+    for table in table_rows.rows_of(
+        tuple(part for file in opened for part in file.parts), (column,)
+    ):
         found = explain_texts(table[column].drop_null().unique().to_pylist(), path)
         if found is not None:
             text, way = found
@@ -297,7 +304,7 @@ def _explain_type(
 
 
 def _check_alike(
-    opened: list[TableFile],
+    opened: list[table_files.TableFile],
     chosen: tuple[str, ...],
     kinds: list[Any],
     columns: tuple[str, ...] | None,
@@ -316,7 +323,9 @@ def _check_alike(
             )
 
 
-def _difference(first: TableFile, other: TableFile, chosen: tuple[str, ...]) -> str:
+def _difference(
+    first: table_files.TableFile, other: table_files.TableFile, chosen: tuple[str, ...]
+) -> str:
     """Return the first column that two files do not have alike, and its types."""
     there = other.schema.names
     for column in (*chosen, *first.schema.names):
@@ -329,21 +338,21 @@ def _difference(first: TableFile, other: TableFile, chosen: tuple[str, ...]) -> 
     return f"column {added!r} is new"
 
 
-def _width(parts: tuple[TablePart, ...], column: str, kind: Any) -> int:
+def _width(parts: tuple[table_files.TablePart, ...], column: str, kind: Any) -> int:
     """Return the length of the lists in a column: the first list has it, if the type does not."""
     if pyarrow.types.is_fixed_size_list(kind):
         return int(kind.list_size)
-    for table in rows_of(parts, (column,)):
+    for table in table_rows.rows_of(parts, (column,)):
         there = table[column].drop_null()
         if len(there):
             return len(there[0])
     return 0
 
 
-def _categories(parts: tuple[TablePart, ...], column: str) -> tuple[Category, ...]:
+def _categories(parts: tuple[table_files.TablePart, ...], column: str) -> tuple[Category, ...]:
     """Return the sorted categories in a column, whose groups may have other dictionaries."""
     found: set[Any] = set()
-    for columns in rows_of(parts, (column,), (column,)):
+    for columns in table_rows.rows_of(parts, (column,), (column,)):
         found.update(columns[column].unique().to_pylist())
     return sorted_categories(found)
 
@@ -379,13 +388,13 @@ def _matching(place: Location, name: str) -> list[Location]:
 
 
 def _columns_to_use(
-    opened: TableFile, columns: tuple[str, ...] | None, path: str, name: str
+    opened: table_files.TableFile, columns: tuple[str, ...] | None, path: str, name: str
 ) -> tuple[str, ...]:
     """Return the columns to use, by default all but the index of pandas, as in Dask."""
     chosen, names = columns, opened.schema.names
     if chosen is None:
         chosen = tuple(each for each in names if each not in opened.index)
-    check_columns(chosen, names, opened.index, path, name)
+    table_files.check_columns(chosen, names, opened.index, path, name)
     return chosen
 
 
@@ -404,7 +413,7 @@ def _way(path: str, usable: list[str]) -> str:
     return f"name those to use, as {named} does"
 
 
-def _usable(opened: list[TableFile]) -> list[str]:
+def _usable(opened: list[table_files.TableFile]) -> list[str]:
     """Return the columns that can be read: numbers of one type in all files, without nulls.
 
     Statistics in the files tell of nulls and large integers; the first `LOOKED` numbers are read.
@@ -415,12 +424,16 @@ def _usable(opened: list[TableFile]) -> list[str]:
     ]
     alike = [each for each in named if len({_type_of(file.schema, each) for file in opened}) == 1]
     types_of = {each: _type_of(first.schema, each) for each in alike}
-    usable = [each for each, kind in types_of.items() if kind is not None and is_number(kind)]
+    usable = [
+        each for each, kind in types_of.items() if kind is not None and table_rows.is_number(kind)
+    ]
     for file in opened:
         flawed = file.flawed()
         usable = [each for each in usable if each not in flawed]
     left = LOOKED
-    for columns in rows_of(tuple(part for file in opened for part in file.parts), tuple(usable)):
+    for columns in table_rows.rows_of(
+        tuple(part for file in opened for part in file.parts), tuple(usable)
+    ):
         usable = [each for each in usable if _is_usable(columns[each])]
         left -= columns.num_rows * max(1, len(usable))
         if left < 0 or not usable:
@@ -429,8 +442,7 @@ def _usable(opened: list[TableFile]) -> list[str]:
 
 
 def _is_usable(values: Any) -> bool:
-    """Return whether all values of a column can be used."""
-    if values.null_count or is_inexact(values).any():
+    if values.null_count or table_rows.is_inexact(values).any():
         return False
     numbers = values.to_numpy()
     return numbers.dtype == object or bool(np.isfinite(numbers).all())

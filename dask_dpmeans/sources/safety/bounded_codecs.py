@@ -34,19 +34,21 @@ ZSTD_BLOCK = 2**17
 """Bytes that a block of a frame unpacks to, at most (RFC 8878, section 3.1.1.2.4)."""
 MOST_DICTIONARY = 2**27
 """Bytes of lzma's dictionary, at most; its largest preset takes 2**26."""
-STREAMS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "gzip": lambda _: zlib.decompressobj(31),
-    "zlib": lambda _: zlib.decompressobj(),
-    "bz2": lambda _: bz2.BZ2Decompressor(),
-    "lzma": lambda settings: _lzma_stream(settings),
-}
-"""Incremental decompressors by codec, made from the codec's settings."""
 
 
 def _lzma_stream(settings: Mapping[str, Any]) -> lzma.LZMADecompressor:
     if settings.get("format") == lzma.FORMAT_RAW:
         return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=settings["filters"])
     return lzma.LZMADecompressor(memlimit=MOST_DICTIONARY)
+
+
+STREAMS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "gzip": lambda _: zlib.decompressobj(31),
+    "zlib": lambda _: zlib.decompressobj(),
+    "bz2": lambda _: bz2.BZ2Decompressor(),
+    "lzma": _lzma_stream,
+}
+"""Incremental decompressors by codec, made from the codec's settings."""
 
 
 class TooLargeError(ValueError):

@@ -18,8 +18,8 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.sources.executors.base import Keys, Literal
 from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
-from dask_dpmeans.sources.executors.keys import Keys, Literal
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.jobs import FoldJob, MapJob
 from dask_dpmeans.sources.progress import Count

@@ -457,11 +457,11 @@ def test_values_and_indices_of_every_type_are_read(tmp_path, dtype, index):
 
 def test_a_flipped_bit_would_be_seen_only_where_all_three_arrays_have_checksums(tmp_path):
     group = write_group(tmp_path / "rows.zarr")
-    assert not as_source(group).checksummed
+    assert not as_source(group).layout.checksummed
     for number, name in enumerate(("data", "indices", "indptr")):
         values = group[name][:]
         group.create_array(name, data=values, compressors=Crc32cCodec(), overwrite=True)
-        assert as_source(group).checksummed == (number == 2)
+        assert as_source(group).layout.checksummed == (number == 2)
 
 
 def test_chunks_of_a_group_that_no_worker_could_hold_are_refused(tmp_path):

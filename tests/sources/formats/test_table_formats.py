@@ -22,7 +22,7 @@ from dask_dpmeans import DPMeans, fit, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.formats import csv_files, tables
+from dask_dpmeans.sources.formats import csv_files, table_files
 from dask_dpmeans.sources.formats.table_rows import TableRows
 from dask_dpmeans.sources.formats.tables import open_table
 from dask_dpmeans.storage.location import Location
@@ -348,7 +348,7 @@ def test_what_is_no_arrow_file_of_this_version_is_named(tmp_path: Path) -> None:
 def test_without_pyarrow_the_way_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(tables, "AVAILABLE", False)
+    monkeypatch.setattr(table_files, "AVAILABLE", False)
     with pytest.raises(InputError, match=r"needs pyarrow: pip install 'dask-dpmeans\[parquet\]'"):
         as_source(tmp_path / f"t.{ending}")
 

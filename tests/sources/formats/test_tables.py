@@ -21,7 +21,7 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.report import origin
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.formats import tables
+from dask_dpmeans.sources.formats import table_files
 from dask_dpmeans.sources.formats.tables import open_table
 from dask_dpmeans.storage.location import Location
 
@@ -368,6 +368,6 @@ def test_a_file_that_has_changed_or_is_damaged_is_an_error(
 
 
 def test_without_pyarrow_the_way_out_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "AVAILABLE", False)
+    monkeypatch.setattr(table_files, "AVAILABLE", False)
     with pytest.raises(InputError, match=r"needs pyarrow: pip install 'dask-dpmeans\[parquet\]'"):
         as_source(folder)

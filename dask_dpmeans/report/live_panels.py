@@ -94,7 +94,6 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 
 
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
-    """Return the rows in a plane, with the centers."""
     panel = _panel([f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
     margin = 0.03 * (upper_ends(density.low, density.high) - density.low)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
@@ -228,7 +227,6 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
 
 
 def _sizes(overview: Overview) -> Any:
-    """Return the weights of the clusters as bars."""
     clusters = np.array([each.cluster for each in overview.clusters], np.int32)
     places = np.arange(len(clusters), dtype=np.float32)
     columns = {
@@ -266,7 +264,6 @@ def _sizes(overview: Overview) -> Any:
 
 
 def _panel(names: list[str]) -> Any:
-    """Return a figure without rows."""
     panel = figure(height=420, sizing_mode="stretch_width", tools="pan,box_zoom,reset")
     wheel = WheelZoomTool(modifiers={"ctrl": True})
     panel.add_tools(wheel)

@@ -12,8 +12,7 @@ from scipy.sparse import issparse
 from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources.grids import VARIABLE, Coordinate, Dimensions, Grid, split_dimensions
-from dask_dpmeans.sources.latitudes import LATITUDE, cosines, is_latitude, latitude_of
+from dask_dpmeans.sources import grids
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.refusals import PACKED
 from dask_dpmeans.sources.row_array import Raw
@@ -34,7 +33,7 @@ class Cube:
     A sample with NaN in one of its features is no row, unless these are missing values.
     """
 
-    grid: Grid
+    grid: grids.Grid
     coords: Any
     """Coordinates of xarray, of the cube."""
     samples: Any
@@ -69,11 +68,11 @@ class Cube:
         """
         if values is None:
             return None
-        if name == "sample_weight" and is_latitude(values):
-            latitude = self.coords[latitude_of(self.grid.sample_coords).name]
-            values = latitude.copy(data=cosines(latitude.values, str(latitude.name)))
+        if name == "sample_weight" and grids.is_latitude(values):
+            latitude = self.coords[grids.latitude_of(self.grid.sample_coords).name]
+            values = latitude.copy(data=grids.cosines(latitude.values, str(latitude.name)))
         if not isinstance(values, xarray.DataArray):
-            way = f" or {LATITUDE!r}" if name == "sample_weight" else ""
+            way = f" or {grids.LATITUDE!r}" if name == "sample_weight" else ""
             raise InputError(
                 f"{name} must be a DataArray along some of {self._dims()}{way}, as the rows are a "
                 f"cube, got {describe_value(values)}"
@@ -175,7 +174,7 @@ LABELS = {
 
 
 def open_cube(
-    data: Any, samples: Dimensions, features: Dimensions, *, missing: bool = False
+    data: Any, samples: grids.Dimensions, features: grids.Dimensions, *, missing: bool = False
 ) -> Cube:
     """Return a DataArray or Dataset as rows for a fit.
 
@@ -199,7 +198,7 @@ def open_cube(
             "xarray.DataArray(X, dims=[...]) does"
         )
     array = _as_array(data, samples, features)
-    Grid.of(*array).check_sizes("X")
+    grids.Grid.of(*array).check_sizes("X")
     cube = _cube_of(*array, missing)
     if cube.lazy and cube.rows is not cube.samples:
         cube = replace(cube, rows=_rows_lazily(cube.samples, _counts(cube.samples)))
@@ -213,7 +212,7 @@ def open_cube(
     return cube
 
 
-def cube_like(data: Any, fitted: Grid, *, missing: bool = False) -> Cube:
+def cube_like(data: Any, fitted: grids.Grid, *, missing: bool = False) -> Cube:
     """Return a DataArray or Dataset as rows with the features of a fit, in its order.
 
     A dimension of samples that `data` does not have is taken as one place of a grid.
@@ -223,7 +222,7 @@ def cube_like(data: Any, fitted: Grid, *, missing: bool = False) -> Cube:
     _check_unstacked(data, added)
     array = data.expand_dims(added) if added else data
     array, samples, features = _as_array(array, tuple(fitted.samples), tuple(fitted.features))
-    grid = Grid.of(array, samples, features)
+    grid = grids.Grid.of(array, samples, features)
     for dim, size in fitted.features.items():
         wanted, found = fitted.labels(dim), grid.labels(dim)
         if wanted != found and sorted(wanted) == sorted(found):
@@ -249,7 +248,7 @@ def _check_unstacked(data: Any, added: Names) -> None:
 
 
 def data_array(
-    values: Any, dims: Sequence[str], coords: Sequence[Coordinate], levels: Any
+    values: Any, dims: Sequence[str], coords: Sequence[grids.Coordinate], levels: Any
 ) -> "xarray.DataArray":
     """Return values, (...), as an array of xarray with some coordinates of a grid."""
     made = {each.name: (each.dims, each.values, each.attrs) for each in coords}
@@ -258,7 +257,7 @@ def data_array(
     return found.set_index(indexes) if indexes else found
 
 
-def centers_array(grid: Grid, centers: Float64Array) -> "xarray.DataArray":
+def centers_array(grid: grids.Grid, centers: Float64Array) -> "xarray.DataArray":
     """Return centers, (k, d), as an array (cluster, *features) with the features' coordinates."""
     shaped = centers.reshape(len(centers), *grid.features.values())
     return data_array(shaped, ("cluster", *grid.features), grid.feature_coords, grid.levels).rename(
@@ -310,7 +309,7 @@ def _rows_lazily(samples: Any, counts: Sequence[float]) -> Any:
 
 def _cube_of(array: Any, samples: Names, features: Names, missing: bool, added: Names = ()) -> Cube:
     """Return an array of xarray as rows."""
-    grid = Grid.of(array, samples, features)
+    grid = grids.Grid.of(array, samples, features)
     ordered = array.transpose(*samples, *features)
     values, shape = ordered.data, (grid.n_samples, grid.n_features)
     complete = missing or array.dtype.kind not in "fc"
@@ -351,7 +350,7 @@ def _sizes(data: Any, name: str = "X") -> dict[str, int]:
                 f"unknown sizes: call {shown}.data.compute_chunk_sizes() first"
             )
     dims = {str(dim): size for each in variables.values() for dim, size in each.sizes.items()}
-    return dims if single else {VARIABLE: len(variables), **dims}
+    return dims if single else {grids.VARIABLE: len(variables), **dims}
 
 
 def _check_decoded(array: Any, name: str) -> None:
@@ -367,30 +366,26 @@ def _check_decoded(array: Any, name: str) -> None:
 
 
 def _as_array(
-    data: Any, samples: Dimensions, features: Dimensions, name: str = "X"
+    data: Any, samples: grids.Dimensions, features: grids.Dimensions, name: str = "X"
 ) -> tuple[Any, Names, Names]:
     """Return one array of xarray, and the dimensions of samples and features."""
     if isinstance(data, xarray.DataArray):
-        return data, *split_dimensions(_sizes(data, name), samples, features)
+        return data, *grids.split_dimensions(_sizes(data, name), samples, features)
     names = [str(name) for name in data.data_vars]
     if not names:
         raise InputError("X is a Dataset without variables: choose others, or X.reset_coords()")
-    named = [
-        dim
-        for each in (samples, features)
-        for dim in ((each,) if isinstance(each, str) else each or ())
-    ]
-    if len(names) == 1 and VARIABLE not in named:
+    named = grids.as_names("samples", samples) + grids.as_names("features", features)
+    if len(names) == 1 and grids.VARIABLE not in named:
         return _as_array(data[names[0]], samples, features, f"X[{names[0]!r}]")
-    if None not in (samples, features) and VARIABLE not in named:
+    if None not in (samples, features) and grids.VARIABLE not in named:
         raise InputError(
             f"X is a Dataset of the variables {', '.join(map(repr, names))}: choose one, as "
-            f"X[{names[0]!r}] does, or choose some and name {VARIABLE!r} in features"
+            f"X[{names[0]!r}] does, or choose some and name {grids.VARIABLE!r} in features"
         )
-    dims = split_dimensions(_sizes(data), samples, features)
+    dims = grids.split_dimensions(_sizes(data), samples, features)
     for name, each in data.data_vars.items():
         _check_variable(str(name), each, *dims)
-    return data.to_dataarray(VARIABLE), *dims
+    return data.to_dataarray(grids.VARIABLE), *dims
 
 
 def _check_variable(name: str, variable: Any, samples: Names, features: Names) -> None:
@@ -398,11 +393,11 @@ def _check_variable(name: str, variable: Any, samples: Names, features: Names) -
     way = "choose other variables, as X[['first', 'second']] does"
     if variable.dtype.kind not in "biuf":
         raise InputError(f"the variable {name!r} of X holds {variable.dtype}, no numbers: {way}")
-    lacking = [dim for dim in features if dim not in (VARIABLE, *variable.dims)]
+    lacking = [dim for dim in features if dim not in (grids.VARIABLE, *variable.dims)]
     if lacking:
         raise InputError(
             f"the variable {name!r} of X has no dimension {lacking[0]!r}, and would be repeated "
             f"along it: {way}"
         )
-    if not set(samples) & {VARIABLE, *variable.dims}:
+    if not set(samples) & {grids.VARIABLE, *variable.dims}:
         raise InputError(f"the variable {name!r} of X is the same for all samples: {way}")

@@ -192,6 +192,8 @@ class Choice:
         if not self.divided:
             return self._why_one
         chosen = self.chosen
+        if self.of_part:
+            return self._why_small
         grows = f"grows {_three_digits(chosen.high / chosen.low)} times"
         if chosen.negative:
             grows = f"shrinks {_three_digits(chosen.low / chosen.high)} times"
@@ -218,6 +220,23 @@ class Choice:
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
+
+    @property
+    def of_part(self) -> bool:
+        """Whether a part of the rows chose, as clusters are more than were tried."""
+        return self.n_clusters > self.tried
+
+    @property
+    def _why_small(self) -> str:
+        """Why more clusters than were tried were chosen."""
+        chosen = self.chosen
+        return (
+            f"{chosen.n_clusters:,} clusters: of a sample of {self.rows_used:,} rows, nearly each has few "
+            "others near, and all others are much farther. In a part of the sample, clusters like these "
+            f"stay the best while the penalty grows {_three_digits(chosen.high / chosen.low)} times, from "
+            f"{_three_digits(chosen.low)} to {_three_digits(chosen.high)}, and no other number there stays "
+            "as long."
+        )
 
     def explain(self, n_clusters: int) -> str:
         """Return the reason, and the number of clusters of the fit if it is another one."""

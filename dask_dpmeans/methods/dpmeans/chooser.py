@@ -23,6 +23,12 @@ from dask_dpmeans.engine.plan import Answer, Source
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.near_rows import (
+    SmallClusters,
+    SmallClustersFit,
+    SmallClustersJob,
+    larger_sample,
+)
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
 from dask_dpmeans.methods.dpmeans.summary import (
     FEWEST_TRIED,
@@ -34,6 +40,7 @@ from dask_dpmeans.methods.dpmeans.summary import (
     intervals_of,
     larger_summary,
     solutions_of,
+    summary_rows,
 )
 
 STANDS_OUT = 8.0
@@ -111,6 +118,12 @@ def choose_from_summary(
             rows, passes = larger, 4  # what rows are drawn by is known
             near, number = _look(source, flatten(rows, flat), parameters)
     chosen = _choose(source, flatten(rows, flat), parameters, near, number)
+    sample = None
+    if not whole and not chosen.choice.divided:
+        sample = larger_sample(source, parameters.seed)
+    if sample is not None:
+        chosen = _choose_small(source, flatten(sample, flat), parameters, chosen)
+        passes += 1
     return replace(chosen, passes=passes), rows
 
 
@@ -146,6 +159,43 @@ def _choose(
         if clear and (chosen.replicated or 0.0) >= REPLICATED:
             return found
     return _choose_among(source, rows, parameters, near)
+
+
+def _choose_small(
+    source: Source, rows: InMemoryRows, parameters: ChoiceParameters, before: Chosen
+) -> Chosen:
+    """Choose many small clusters of a sample of the rows, or what was chosen before.
+
+    A part of the sample chooses their price, if they stand out in it.
+    """
+    check_squares(rows.summary)
+    job = SmallClustersJob(parameters, summary_rows(source.plan.n_rows, rows.rows.shape[1]))
+    clusters = source.run([job], rows, "choose")[0]
+    if clusters is None:
+        return before
+    weights = None if rows.weights is None else rows.weights[clusters.part]
+    part = InMemoryRows(np.ascontiguousarray(rows.rows[clusters.part]), weights)
+    found = choose_from(source, part, parameters).choice
+    chosen = found.chosen
+    if chosen.score < STANDS_OUT or (chosen.replicated or 0.0) < REPLICATED:
+        return before
+    fits = [SmallClustersFit(parameters, chosen.penalty, clusters, half) for half in (None, 0, 1)]
+    centers, *halves = source.run(fits, rows, "choose")
+    k = len(centers)
+    if k <= before.choice.largest:
+        return before
+    interval = Interval(k, chosen.low, chosen.high)
+    first = replace(chosen, n_clusters=k, score=score(interval))
+    coarser = [each for each in before.choice.intervals if each.low >= interval.high]
+    choice = replace(
+        before.choice,
+        alternatives=(first, *before.choice.alternatives[1:]),
+        evidence=found.evidence,
+        largest=k,
+        rows_used=len(rows.rows),
+        intervals=(interval, *coarser),
+    )
+    return Chosen(choice, tuple(halves), (centers, *before.centers[1:]), before.passes)
 
 
 def _look(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -99,10 +99,11 @@ class Choice:
     independent columns with one mode each, in inertia and score together, times the stability, at the
     best number of clusters.  There are clusters if it is at least `EVIDENCE`."""
     tried: int
-    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone."""
+    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone; of more
+    clusters, a part of the rows chose."""
     largest: int
     """Numbers of clusters up to this were compared; of larger ones none stands out, or they were
-    compared with too few."""
+    compared with too few.  It is the chosen number if a part of the rows chose."""
     rows_used: int
     """Number of different rows that chose: of all rows, or of the summary."""
     intervals: tuple[Interval, ...]
@@ -220,6 +221,24 @@ class Choice:
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
+
+    def with_small(self, k: int, of_part: "Choice", n_rows: int, others: slice) -> Self:
+        """Return the choice of k clusters, at the penalty that a part of so many rows chose.
+
+        Of the alternatives, `others` stay.
+        """
+        chosen = of_part.chosen
+        interval = Interval(k, chosen.low, chosen.high)
+        first = replace(chosen, n_clusters=k, score=score(interval))
+        return replace(
+            self,
+            alternatives=(first, *self.alternatives[others]),
+            evidence=of_part.evidence,
+            tried=self.largest,
+            largest=k,
+            rows_used=n_rows,
+            intervals=(interval, *(each for each in self.intervals if each.low >= interval.high)),
+        )
 
     @property
     def of_part(self) -> bool:

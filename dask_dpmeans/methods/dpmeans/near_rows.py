@@ -33,7 +33,7 @@ RANKS = np.unique(np.rint(2.0 ** np.arange(1, 12.01, 0.5)).astype(np.int64))
 """Numbers of nearest rows at which distances are compared: 2 to 4,096, by factors of the root of 2."""
 WINDOW = 4
 """Ranks apart of two numbers of which one is four times the other."""
-JUMP, MOST, MANY = 1.75, 0.75, 0.5
+JUMP, MOST, MANY = 1.6, 0.5, 0.25
 """The logarithm of a distance jumps if it grows so many times as fast as before and after.  Rows are in
 small clusters if it jumps for more than the second share of the probes; the others are not looked
 at unless it does for the third share of the first."""

@@ -111,13 +111,16 @@ def choose_from_summary(
     passes, few, sample = 1 if whole else 3, False, None
     if number is not None and not whole:
         few = len(rows.rows) < ENOUGH * number
-    chosen = _choose(source, flat_rows, parameters, near, None if few else number)
-    clear = chosen.choice.divided and chosen.choice.chosen.score >= STANDS_OUT
+    before = _choose(source, flat_rows, parameters, near, None if few else number)
+    clear = before.choice.divided and before.choice.chosen.score >= STANDS_OUT
     if few or not (whole or clear):
         sample = larger_sample(source, parameters.seed)
+    chosen = before
     if sample is not None:
-        chosen = _choose_small(source, flatten(sample, flat), parameters, chosen)
+        chosen = _choose_small(source, flatten(sample, flat), parameters, before)
         passes += 1
+    if few and chosen is before:
+        chosen = _choose(source, flat_rows, parameters, near, number)
     return replace(chosen, passes=passes), rows
 
 

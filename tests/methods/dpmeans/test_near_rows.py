@@ -172,6 +172,20 @@ def test_rows_without_clusters_are_one_after_a_look() -> None:
 
 
 @pytest.mark.usefixtures("small_summaries")
+def test_a_summary_with_few_rows_of_each_chooses_if_there_is_no_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chooser, "ENOUGH", 1000)
+    rows, _ = balls(115, 40, 4, 0)
+    found = choose(as_source(rows), 0)
+    assert found.choice.n_clusters == 115
+    assert found.passes == 4
+    assert not found.choice.of_part
+    monkeypatch.setattr(near_rows, "SAMPLE_ROWS", 0)
+    assert choose(as_source(rows), 0).passes == 3
+
+
+@pytest.mark.usefixtures("small_summaries")
 def test_there_is_no_look_if_clusters_are_found() -> None:
     rows, _ = balls(9, 1200, 4, 0)
     found = choose(as_source(rows), 0)

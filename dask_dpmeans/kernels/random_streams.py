@@ -41,6 +41,7 @@ class Stream(IntEnum):
     CLOUD_ROWS = 20
     POPULATION = 21
     SHORT_SEARCHES = 22
+    NEAR_ROWS = 23
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

@@ -49,5 +49,6 @@ def test_streams_keep_their_numbers():
         "CLOUD_ROWS": 20,
         "POPULATION": 21,
         "SHORT_SEARCHES": 22,
+        "NEAR_ROWS": 23,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

@@ -65,7 +65,7 @@ class AutoPenalty:
         parameters = ChoiceParameters(seed, divergence.spherical, divergence.length)
         chosen, rows = choose_from_summary(source, parameters, self.flat)
         passes = chosen.passes
-        if self.method.may_have_outliers:
+        if self.method.may_have_outliers and not chosen.choice.of_part:
             chosen = self._choose_without_outliers(source, rows, parameters, chosen)
         choice = chosen.choice
         if self.flat is None and not divergence.spherical:
@@ -129,8 +129,12 @@ class ChosenMethod:
         return self.chosen.passes + 1
 
     def choice_after(self, state: State) -> Choice:
-        """Return the choice: a fit leaves it as it is."""
-        return self.choice
+        """Return the choice: a fit leaves it as it is, but for outliers among small clusters."""
+        choice, k = self.choice, len(state.centers)
+        if not (choice.of_part and self.method.may_have_outliers):
+            return choice
+        first = replace(choice.chosen, n_clusters=k)
+        return replace(choice, alternatives=(first, *choice.alternatives[1:]))
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array:
         """Return the stability of each cluster of a state, (k,), from one pass over all rows."""

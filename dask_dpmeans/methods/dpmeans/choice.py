@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -99,10 +99,11 @@ class Choice:
     independent columns with one mode each, in inertia and score together, times the stability, at the
     best number of clusters.  There are clusters if it is at least `EVIDENCE`."""
     tried: int
-    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone."""
+    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone; of more
+    clusters, a part of the rows chose."""
     largest: int
     """Numbers of clusters up to this were compared; of larger ones none stands out, or they were
-    compared with too few."""
+    compared with too few.  It is the chosen number if a part of the rows chose."""
     rows_used: int
     """Number of different rows that chose: of all rows, or of the summary."""
     intervals: tuple[Interval, ...]
@@ -192,6 +193,8 @@ class Choice:
         if not self.divided:
             return self._why_one
         chosen = self.chosen
+        if self.of_part:
+            return self._why_small
         grows = f"grows {_three_digits(chosen.high / chosen.low)} times"
         if chosen.negative:
             grows = f"shrinks {_three_digits(chosen.low / chosen.high)} times"
@@ -218,6 +221,41 @@ class Choice:
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
+
+    def with_small(self, k: int, of_part: "Choice", n_rows: int, others: slice) -> Self:
+        """Return the choice of k clusters, at the penalty that a part of so many rows chose.
+
+        Of the alternatives, `others` stay.
+        """
+        chosen = of_part.chosen
+        interval = Interval(k, chosen.low, chosen.high)
+        first = replace(chosen, n_clusters=k, score=score(interval))
+        return replace(
+            self,
+            alternatives=(first, *self.alternatives[others]),
+            evidence=of_part.evidence,
+            tried=self.largest,
+            largest=k,
+            rows_used=n_rows,
+            intervals=(interval, *(each for each in self.intervals if each.low >= interval.high)),
+        )
+
+    @property
+    def of_part(self) -> bool:
+        """Whether a part of the rows chose, as clusters are more than were tried."""
+        return self.n_clusters > self.tried
+
+    @property
+    def _why_small(self) -> str:
+        """Why more clusters than were tried were chosen."""
+        chosen = self.chosen
+        return (
+            f"{chosen.n_clusters:,} clusters: of a sample of {self.rows_used:,} rows, nearly each has few "
+            "others near, and all others are much farther. In a part of the sample, clusters like these "
+            f"stay the best while the penalty grows {_three_digits(chosen.high / chosen.low)} times, from "
+            f"{_three_digits(chosen.low)} to {_three_digits(chosen.high)}, and no other number there stays "
+            "as long."
+        )
 
     def explain(self, n_clusters: int) -> str:
         """Return the reason, and the number of clusters of the fit if it is another one."""

@@ -7,6 +7,7 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
    the one for which the score times the agreement of fits of halves of the rows is the greatest.
    Halves agree if they have as many clusters over the same penalties, and the same clusters.
    Many more clusters are looked at by splits alone, and compared too if one number stands out.
+   Of clusters that are too many for a summary, a part of the rows chooses (`near_rows`).
 2. If uniform clouds with the covariance of the rows do as well, or clouds of independent columns with
    one mode each, or halves of the rows do not agree on the clusters, there are none: k = 1.
 """
@@ -23,6 +24,7 @@ from dask_dpmeans.engine.plan import Answer, Source
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.near_rows import SmallClustersFit, SmallClustersJob, larger_sample
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
 from dask_dpmeans.methods.dpmeans.summary import (
     FEWEST_TRIED,
@@ -32,8 +34,8 @@ from dask_dpmeans.methods.dpmeans.summary import (
     choice_summary,
     interval_of_one,
     intervals_of,
-    larger_summary,
     solutions_of,
+    summary_rows,
 )
 
 STANDS_OUT = 8.0
@@ -44,7 +46,7 @@ CLEARLY, REPLICATED = 4.0, 0.25
 range over which halves of the rows have as many.  Groups of clusters scored 8 to 15 where all
 clusters scored up to 25; 784 cells of rounded columns were replicated over none of their range."""
 ENOUGH = 16
-"""Rows of a summary for each cluster of a further number, so that a larger summary is not drawn.
+"""Rows of a summary for each cluster of a further number, or a sample is looked at for small clusters.
 Halves of 6,085 rows had as many clusters over .95, 1.0, .14 and .005 of the range of 500, 600, 747 and
 995 balls in 8 columns; 500 came out as 499."""
 BEYOND = 1.5
@@ -99,18 +101,26 @@ def choose_from_summary(
 ) -> tuple[Chosen, InMemoryRows]:
     """Choose a penalty from a summary of the rows, and return the summary, too.
 
-    If a number of clusters stands out, and the summary has few rows of each, a larger one chooses.
-    `flat` maps a summary, (n, d), to rows whose squared distances are about their costs, (n, m).
+    If no number has a high score, or one stands out and the summary has few rows of each, a larger
+    sample is looked at for small clusters.  `flat` maps a summary, (n, d), to rows whose squared
+    distances are about their costs, (n, m).
     """
     rows, whole = choice_summary(source, parameters.seed)
-    near, number = _look(source, flatten(rows, flat), parameters)
-    passes = 1 if whole else 3
-    if number is not None and not whole and len(rows.rows) < ENOUGH * number:
-        larger = larger_summary(source, parameters.seed)
-        if larger is not None:
-            rows, passes = larger, 4  # what rows are drawn by is known
-            near, number = _look(source, flatten(rows, flat), parameters)
-    chosen = _choose(source, flatten(rows, flat), parameters, near, number)
+    flat_rows = flatten(rows, flat)
+    near, number = _look(source, flat_rows, parameters)
+    passes, few, sample = 1 if whole else 3, False, None
+    if number is not None and not whole:
+        few = len(rows.rows) < ENOUGH * number
+    before = _choose(source, flat_rows, parameters, near, None if few else number)
+    clear = before.choice.divided and before.choice.chosen.score >= STANDS_OUT
+    if few or not (whole or clear):
+        sample = larger_sample(source, parameters.seed)
+    chosen = before
+    if sample is not None:
+        chosen = _choose_small(source, flatten(sample, flat), parameters, before)
+        passes += 1
+    if few and chosen is before:
+        chosen = _choose(source, flat_rows, parameters, near, number)
     return replace(chosen, passes=passes), rows
 
 
@@ -146,6 +156,36 @@ def _choose(
         if clear and (chosen.replicated or 0.0) >= REPLICATED:
             return found
     return _choose_among(source, rows, parameters, near)
+
+
+def _choose_small(
+    source: Source, rows: InMemoryRows, parameters: ChoiceParameters, before: Chosen
+) -> Chosen:
+    """Choose small clusters of a sample of the rows, or what was chosen before.
+
+    A part of the sample chooses their price, if they stand out in it.
+    """
+    check_squares(rows.summary)
+    job = SmallClustersJob(parameters, summary_rows(source.plan.n_rows, rows.rows.shape[1]))
+    clusters = source.run([job], rows, "choose")[0]
+    if clusters is None:
+        return before
+    weights = None if rows.weights is None else rows.weights[clusters.part]
+    part = InMemoryRows(np.ascontiguousarray(rows.rows[clusters.part]), weights)
+    found = choose_from(source, part, parameters).choice
+    clear = found.divided and found.chosen.score >= STANDS_OUT
+    if not clear or (found.chosen.replicated or 0.0) < REPLICATED:
+        return before
+    price = found.penalty
+    fits = [SmallClustersFit(parameters, price, clusters, half) for half in (None, 0, 1)]
+    centers, *halves = source.run(fits, rows, "choose")
+    start = 0 if before.choice.divided else 1
+    others = slice(start, start + MOST_ALTERNATIVES - 1)
+    choice = before.choice.with_small(len(centers), found, len(rows.rows), others)
+    best = max((each.score for each in choice.alternatives[1:]), default=0.0)
+    if len(centers) <= before.choice.largest or choice.chosen.score < CLEARLY * best:
+        return before
+    return Chosen(choice, tuple(halves), (centers, *before.centers[others]), before.passes)
 
 
 def _look(

@@ -68,15 +68,6 @@ def choice_summary(source: Source, seed: int) -> tuple[InMemoryRows, bool]:
     return summary_of(source, size, seed, whole=2 * SUMMARY_ROWS)
 
 
-def larger_summary(source: Source, seed: int) -> InMemoryRows | None:
-    """Return the largest summary of many rows; None if it is no larger, or takes much memory."""
-    n, d = source.plan.n_rows, len(source.summary.sums)
-    size = 2 * SUMMARY_ROWS
-    if summary_rows(n, d) >= size or choice_bytes(size, d) > NO_QUESTION:
-        return None
-    return summary_of(source, size, seed, whole=0)[0]
-
-
 def check_room(source: Source) -> None:
     """Refuse rows of so many columns that a choice from their summary does not fit in memory.
 

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
 from strategies import seeds
 
@@ -16,14 +14,8 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import Choice, score
 from dask_dpmeans.methods.dpmeans.chooser import STANDS_OUT, IntervalsJob, choose
-from dask_dpmeans.methods.dpmeans.summary import (
-    ChoiceParameters,
-    choice_bytes,
-    larger_summary,
-    most_looked_at,
-)
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, choice_bytes, most_looked_at
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.dataset import RowSource
 
 
 def grid(side: int, each: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -151,67 +143,3 @@ def test_few_rows_a_cluster_are_not_looked_at() -> None:
     found = chosen(rows)
     assert found.tried == len(rows) // 4
     assert found.n_clusters < 200
-
-
-def balls(k: int, each: int, seed: int) -> np.ndarray:
-    """Rows of 8 columns around k random points that are at least ten deviations apart."""
-    rng = np.random.default_rng(seed)
-    points = rng.random((k, 8))
-    points *= 10.0 / pdist(points).min()
-    return points[np.repeat(np.arange(k), each)] + rng.normal(size=(k * each, 8))
-
-
-@pytest.fixture
-def small_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,024 rows of 8 columns choose, at first."""
-    monkeypatch.setattr(summary, "SUMMARY_ROWS", 1024)
-    monkeypatch.setattr(summary, "SUMMARY_NUMBERS", 8 * 1024)
-
-
-@pytest.mark.usefixtures("small_summaries")
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_larger_summary_is_drawn_for_few_rows_a_cluster(seed: int) -> None:
-    rows = balls(160, 20, seed)
-    source, fold, folds = as_source(rows), RowSource.fold, []
-
-    def counted(self, *args, **kwargs):
-        folds.append(kwargs.get("name"))
-        return fold(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RowSource, "fold", counted)
-        found = choose(source, seed)
-    assert found.choice.n_clusters == 160
-    assert len(folds) == found.passes
-    assert found.choice.rows_used > 1.5 * 1024
-    assert found.passes == 4
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chooser, "ENOUGH", 0)
-        small = choose(as_source(rows), seed)
-    assert small.choice.n_clusters != 160
-    assert small.passes == 3
-    chunks = da.from_array(rows, chunks=(777, 8))
-    assert choose(as_source(chunks), seed).choice == found.choice
-
-
-@pytest.mark.usefixtures("small_summaries")
-@pytest.mark.parametrize(("k", "each"), [(12, 400), (60, 80)])
-def test_no_larger_summary_is_drawn_if_no_further_number_stands_out(k: int, each: int) -> None:
-    rows = balls(k, each, 0)
-    found = choose(as_source(rows), 0)
-    assert found.choice.n_clusters == k
-    assert found.passes == 3
-
-
-@pytest.mark.usefixtures("small_summaries")
-def test_a_larger_summary_must_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = as_source(balls(160, 20, 1))
-    assert larger_summary(source, 0) is not None
-    monkeypatch.setattr(summary, "NO_QUESTION", choice_bytes(2 * 1024, 8) - 1)
-    assert larger_summary(source, 0) is None
-
-
-@pytest.mark.usefixtures("small_summaries")
-def test_a_summary_of_few_columns_is_the_largest() -> None:
-    rows, _ = grid(16, 10, 0.04, 1)
-    assert larger_summary(as_source(rows), 0) is None

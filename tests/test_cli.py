@@ -30,7 +30,7 @@ from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.step_log import CheckpointFiles
+from dask_dpmeans.storage.step_log import CheckpointFiles, StepLog
 
 
 @pytest.fixture
@@ -604,6 +604,16 @@ def test_a_stopped_fit_exits_3_and_goes_on(
     assert broken.n_passes_ == whole.n_passes_
 
 
+def stop_after_one_step(data: str, run: str) -> None:
+    """Begin a run, and stop it after its first step."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, run, DPMeans(4.0), on_step=interrupt)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_exits_3_and_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -615,10 +625,18 @@ def test_a_full_disk_exits_3_and_says_what_to_do(
     def full(self: object, content: bytes) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Location, "write", full)
-    answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "write", full)
+        answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
+        assert answer.exit_code == 3
+        told = f"Error: {os.strerror(number)}: make room; the same command begins anew"
+        assert told in answer.output
+    stop_after_one_step("data.zarr/rows", "begun.zarr")
+    monkeypatch.setattr(StepLog, "commit", lambda *_, **__: full(None, b""))
+    command = ["fit", "data.zarr/rows", "begun.zarr", "--penalty", "4", "--resume"]
+    answer = CliRunner().invoke(main, command)
     assert answer.exit_code == 3
-    assert f"Error: {os.strerror(number)}: make room; the same command begins anew" in answer.output
+    assert f"{os.strerror(number)}: make room; the same command with --resume" in answer.output
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
@@ -629,11 +647,7 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
     succeed("synth", "uniform", "data.zarr", "--rows", 50, "--features", 2)
     succeed("fit", "data.zarr/rows", "run.zarr", "--penalty", "4")
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit("data.zarr/rows", "begun.zarr", DPMeans(4.0), on_step=interrupt)
+    stop_after_one_step("data.zarr/rows", "begun.zarr")
 
     def closed(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "run.zarr/lock")
@@ -649,6 +663,8 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
         answer = CliRunner().invoke(main, command)
         assert answer.exit_code == 2, answer.output
         assert f"{os.strerror(number)}: 'run.zarr/lock': this user may not read it" in answer.output
+        goes_on = "the same command with --resume goes on from the last step of" in answer.output
+        assert goes_on == ("begun.zarr" in command)
 
 
 def test_the_same_commands_under_dask() -> None:

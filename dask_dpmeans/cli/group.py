@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import click
 
@@ -126,7 +126,7 @@ class Commands(click.Group):
                     raise
                 if is_forbidden(error):
                     raise WrongUseError(f"{redact(str(error))}: {FORBIDDEN}") from error
-                if isinstance(error, OSError) and error.errno in FULL:
+                if is_full(error):
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
                 raise click.ClickException(redact(str(error) or type(error).__name__)) from error
 
@@ -153,6 +153,11 @@ def is_forbidden(error: BaseException) -> bool:
     """Return whether an error says that the user may not read or write a place."""
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS
     return read_only or isinstance(error, PermissionError)
+
+
+def is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether an error says that a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def _refuse_row_option(error: click.NoSuchOption) -> None:
@@ -189,7 +194,10 @@ def short_logs() -> Iterator[None]:
     def short(*given: Any, **more: Any) -> logging.LogRecord:
         record = make(*given, **more)
         if record.name.partition(".")[0] in LOGGERS:
-            record.msg, record.args = record.getMessage().strip().partition("\n")[0], ()
+            message = record.getMessage().strip().partition("\n")[0]
+            if not message and record.exc_info and record.exc_info[0]:
+                message = record.exc_info[0].__name__
+            record.msg, record.args = message, ()
             record.exc_info = record.exc_text = record.stack_info = None
         return record
 

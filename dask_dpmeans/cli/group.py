@@ -26,7 +26,9 @@ from dask_dpmeans.errors import (
     NoWorkersError,
     TooManyClustersError,
     VersionsDifferError,
+    lacks_credentials,
     of_store,
+    reason_of,
     redact,
 )
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
@@ -124,6 +126,8 @@ class Commands(click.Group):
             except Exception as error:
                 if not of_store(error):
                     raise
+                if lacks_credentials(error) or lacks_credentials(error.__cause__):
+                    raise WrongUseError(redact(reason_of(error))) from error
                 if is_forbidden(error):
                     raise WrongUseError(f"{redact(str(error))}: {FORBIDDEN}") from error
                 if is_full(error):

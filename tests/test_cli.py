@@ -1047,6 +1047,26 @@ def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
     assert stopped.stderr == "stopping; once more ends at once\nstopped at once\n"
 
 
+STOPPED_IN_TEXT = """
+import os, signal, sys
+from dask_dpmeans.cli.stopping import stoppable
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with stoppable() as stopper:
+    stopper.working = True
+    try:
+        exec("os.kill(os.getpid(), {0:d}); [None for _ in range(10**9)]")
+    except KeyboardInterrupt:
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_text_is_executed_leaves_the_exit_code(tmp_path: Path, number: int) -> None:
+    (tmp_path / "stopped.py").write_text(STOPPED_IN_TEXT.format(number))
+    words = [sys.executable, "-m", "stopped"]
+    assert subprocess.run(words, cwd=tmp_path, timeout=60).returncode == 3
+
+
 STOPPED_IN_A_SEARCH = """
 import os, signal
 from dask_dpmeans import cli

@@ -12,6 +12,14 @@ STOPPED = 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class StopRequest(KeyboardInterrupt):
+    """A signal stops a command.
+
+    After a plain `KeyboardInterrupt` in an `exec` of text, by which dataclasses are made while modules load,
+    ``python -m`` has exit code 130, whatever the program exits with.
+    """
+
+
 class Stopper:
     """Handler of the signals: the first one stops a command in order, the second one at once.
 
@@ -31,7 +39,7 @@ class Stopper:
             end_at_once("stopped at once")
         self.stopped = True
         _say("stopping; once more ends at once")
-        raise KeyboardInterrupt
+        raise StopRequest
 
 
 def end_at_once(why: str) -> None:

@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class StopRequest(KeyboardInterrupt):
     """A signal stops a command.
 
-    After a plain `KeyboardInterrupt` in an `exec` of text, by which dataclasses are made while modules load,
+    After a plain `KeyboardInterrupt` in text that Python executes, as it makes dataclasses while modules load,
     ``python -m`` has exit code 130, whatever the program exits with.
     """
 

@@ -29,12 +29,12 @@ CREDENTIALS = (
 """What to do if credentials are missing."""
 
 
-def of_store(error: BaseException) -> bool:
+def of_store(error: BaseException | None) -> bool:
     """Return whether a store or a disk did not respond or refused; a later try may succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
 
 
-def lacks_credentials(error: BaseException) -> bool:
+def lacks_credentials(error: BaseException | None) -> bool:
     """Return whether the client of an object store found no credentials, so that retries fail too."""
     return of_store(error) and type(error).__name__ in NO_CREDENTIALS
 

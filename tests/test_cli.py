@@ -30,7 +30,7 @@ from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.step_log import CheckpointFiles
+from dask_dpmeans.storage.step_log import CheckpointFiles, StepLog
 
 
 @pytest.fixture
@@ -604,6 +604,16 @@ def test_a_stopped_fit_exits_3_and_goes_on(
     assert broken.n_passes_ == whole.n_passes_
 
 
+def stop_after_one_step(data: str, run: str) -> None:
+    """Begin a run, and stop it after its first step."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, run, DPMeans(4.0), on_step=interrupt)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_exits_3_and_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -615,10 +625,18 @@ def test_a_full_disk_exits_3_and_says_what_to_do(
     def full(self: object, content: bytes) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Location, "write", full)
-    answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "write", full)
+        answer = CliRunner().invoke(main, ["export", "run.zarr", "out.json"])
+        assert answer.exit_code == 3
+        told = f"Error: {os.strerror(number)}: make room; the same command begins anew"
+        assert told in answer.output
+    stop_after_one_step("data.zarr/rows", "begun.zarr")
+    monkeypatch.setattr(StepLog, "commit", lambda *_, **__: full(None, b""))
+    command = ["fit", "data.zarr/rows", "begun.zarr", "--penalty", "4", "--resume"]
+    answer = CliRunner().invoke(main, command)
     assert answer.exit_code == 3
-    assert f"Error: {os.strerror(number)}: make room; the same command begins anew" in answer.output
+    assert f"{os.strerror(number)}: make room; the same command with --resume" in answer.output
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
@@ -629,11 +647,7 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
     succeed("synth", "uniform", "data.zarr", "--rows", 50, "--features", 2)
     succeed("fit", "data.zarr/rows", "run.zarr", "--penalty", "4")
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit("data.zarr/rows", "begun.zarr", DPMeans(4.0), on_step=interrupt)
+    stop_after_one_step("data.zarr/rows", "begun.zarr")
 
     def closed(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "run.zarr/lock")
@@ -649,6 +663,8 @@ def test_a_place_that_is_closed_to_the_user_exits_2_and_says_what_to_do(
         answer = CliRunner().invoke(main, command)
         assert answer.exit_code == 2, answer.output
         assert f"{os.strerror(number)}: 'run.zarr/lock': this user may not read it" in answer.output
+        goes_on = "the same command with --resume goes on from the last step of" in answer.output
+        assert goes_on == ("begun.zarr" in command)
 
 
 def test_the_same_commands_under_dask() -> None:
@@ -1008,7 +1024,7 @@ def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, comma
 
 STOPPED_TWICE = """
 import os, signal
-from dask_dpmeans.cli.group import stoppable
+from dask_dpmeans.cli.stopping import stoppable
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with stoppable() as stopper:
     stopper.working = True
@@ -1029,6 +1045,26 @@ def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
     )
     assert stopped.returncode == 3
     assert stopped.stderr == "stopping; once more ends at once\nstopped at once\n"
+
+
+STOPPED_IN_TEXT = """
+import os, signal, sys
+from dask_dpmeans.cli.stopping import stoppable
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with stoppable() as stopper:
+    stopper.working = True
+    try:
+        exec("os.kill(os.getpid(), {0:d}); [None for _ in range(10**9)]")
+    except KeyboardInterrupt:
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_text_is_executed_leaves_the_exit_code(tmp_path: Path, number: int) -> None:
+    (tmp_path / "stopped.py").write_text(STOPPED_IN_TEXT.format(number))
+    words = [sys.executable, "-m", "stopped"]
+    assert subprocess.run(words, cwd=tmp_path, timeout=60).returncode == 3
 
 
 STOPPED_IN_A_SEARCH = """

@@ -478,6 +478,20 @@ def test_a_run_named_like_markup_is_shown_as_it_is_called(folder, tmp_path, undr
     assert "<b>" not in text
 
 
+def test_a_run_whose_name_is_not_in_unicode_has_a_page(folder, tmp_path, undrawn):
+    name = os.fsdecode(bytes(tmp_path) + b"/r\xfc.zarr")
+    shutil.copytree(folder / "fit-run", name)
+    report.report(name, tmp_path / "page.html", data=False)
+    assert r"r\udcfc.zarr" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_name_is_not_in_unicode_is_compared(folder, tmp_path):
+    name = os.fsdecode(bytes(tmp_path) + b"/r\xfc.zarr")
+    shutil.copytree(folder / "fit-run", name)
+    report.report([name, folder / "fit-run"], tmp_path / "page.html")
+    assert r"r\udcfc.zarr" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
     monkeypatch.setattr(run_page, "MOST_LINES", 1)
     table = run_page.cluster_table(load(folder / "fit-run"), ["column 0", "column 2"])

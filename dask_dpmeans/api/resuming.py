@@ -11,12 +11,13 @@ from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.flags import flags
+from dask_dpmeans.registry import METHODS
 from dask_dpmeans.sources import check_names
 from dask_dpmeans.storage.manifest import Manifest, ResultManifest
 from dask_dpmeans.storage.output import Output, remove
 from dask_dpmeans.storage.run_store import RunStore
 
-LIMITS = ("max_iter", "max_clusters")
+LIMITS = frozenset({"max_iter", "max_clusters"})
 """Parameters with which a run may go on, whatever they were before."""
 FINGERPRINT = "fingerprint"
 """The field of an input that tells whether the rows are the same."""
@@ -90,12 +91,16 @@ def _other_method(before: Manifest, now: Manifest) -> str:
     """Return that another method is asked for, and a way out; nothing if it is the same."""
     if before.method == now.method:
         return ""
-    deciding = ("penalty", "search")  # of the estimators with two methods
-    again = _options({name: before.estimator.parameters.get(name) for name in deciding})
-    return (
-        f" was begun with another method: {before.method}, not {now.method}; give the same method "
-        f"again{again}"
-    )
+    there, here = before.estimator, now.estimator
+    if there.name != here.name:
+        entry = METHODS.get(there.name)
+        command = f" (dask-dpmeans {entry.command})" if entry and entry.command else ""
+        return f" was begun with {there.name}, not {here.name}; give the same method again{command}"
+    changed = _changed_names(there.parameters, here.parameters, here.parameters.keys() - LIMITS)
+    deciding = ("penalty", "search", *sorted(changed))
+    again = _options({name: there.parameters.get(name) for name in deciding})
+    differs = _describe_changes(there.parameters, here.parameters, sorted(changed))
+    return f" was begun with another method: {differs}; give the same method again{again}"
 
 
 def _other_parameters(before: Manifest, now: Manifest) -> str:

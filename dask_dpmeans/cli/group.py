@@ -6,22 +6,19 @@ Errors of the library become messages in the words of the command line, and exit
 import ast
 import errno
 import logging
-import os
 import re
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import click
 
 from dask_dpmeans import errors
+from dask_dpmeans.cli.stopping import STOPPED, stoppable
 from dask_dpmeans.estimators.row_options import COUNTS, EXPLAINED, refuse_options
 from dask_dpmeans.flags import OPTIONS, flags
 from dask_dpmeans.registry import METHODS
@@ -39,11 +36,6 @@ ANEW = "the same command begins anew, with --force if its output was begun"
 """How a command that was stopped, and keeps no state, goes on."""
 
 
-STOPPED = 3
-"""Exit code of a stopped command."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
 class WrongUseError(click.ClickException):
     """Wrong use or bad input."""
 
@@ -54,60 +46,6 @@ class StoppedError(click.ClickException):
     """A command that was stopped or lost its cluster; the same command may succeed later."""
 
     exit_code = STOPPED
-
-
-class Stopper:
-    """Handler of the signals: the first one stops a command in order, the second one at once.
-
-    While modules load, the first signal ends the process at once: an exception during an import may
-    be lost.
-    """
-
-    def __init__(self) -> None:
-        self.working = False
-        """Whether the modules of the command are loaded."""
-        self.stopped = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self.working:
-            end_at_once("stopped before the command began: nothing was written")
-        if self.stopped:
-            end_at_once("stopped at once")
-        self.stopped = True
-        _write("stopping; once more ends at once")
-        raise KeyboardInterrupt
-
-
-def end_at_once(why: str) -> None:
-    """End the process with one line."""
-    _write(why)
-    os._exit(STOPPED)
-
-
-def _write(line: str) -> None:
-    """Write a line to standard error; a signal may come while another line is written."""
-    start = "\n" if os.isatty(2) else ""
-    os.write(2, f"{start}{line}\n".encode())
-
-
-@contextmanager
-def stoppable() -> Iterator[Stopper]:
-    """Let Ctrl-C and SIGTERM stop a command inside, unless the process ignores these signals."""
-    current = signal.getsignal(signal.SIGTERM)
-    if isinstance(current, Stopper):
-        yield current
-        return
-    stopper = Stopper()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopper
-        return
-    used = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stopper) for number in used}
-    try:
-        yield stopper
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Home(NamedTuple):
@@ -180,9 +118,11 @@ class Commands(click.Group):
             except Exception as error:
                 if not errors.of_store(error):
                     raise
+                if errors.lacks_credentials(error) or errors.lacks_credentials(error.__cause__):
+                    raise WrongUseError(errors.redact(errors.reason_of(error))) from error
                 if is_forbidden(error):
                     raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
-                if isinstance(error, OSError) and error.errno in FULL:
+                if is_full(error):
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
                 raise click.ClickException(
                     errors.redact(str(error) or type(error).__name__)
@@ -211,6 +151,11 @@ def is_forbidden(error: BaseException) -> bool:
     """Return whether an error says that the user may not read or write a place."""
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS
     return read_only or isinstance(error, PermissionError)
+
+
+def is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether an error says that a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def _refuse_row_option(error: click.NoSuchOption) -> None:
@@ -247,7 +192,10 @@ def short_logs() -> Iterator[None]:
     def short(*given: Any, **more: Any) -> logging.LogRecord:
         record = make(*given, **more)
         if record.name.partition(".")[0] in LOGGERS:
-            record.msg, record.args = record.getMessage().strip().partition("\n")[0], ()
+            message = record.getMessage().strip().partition("\n")[0]
+            if not message and record.exc_info and record.exc_info[0]:
+                message = record.exc_info[0].__name__
+            record.msg, record.args = message, ()
             record.exc_info = record.exc_text = record.stack_info = None
         return record
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from dask_dpmeans import errors, storage
-from dask_dpmeans.cli.group import StoppedError, is_forbidden
+from dask_dpmeans.cli.group import FORBIDDEN, StoppedError, WrongUseError, is_forbidden, is_full
 
 
 def check_resume_or_force(resume: bool, force: bool) -> None:
@@ -34,23 +34,27 @@ def resumable(
     except (KeyboardInterrupt, Exception) as error:
         if run is None or not _can_continue(error, run):
             raise
-        raise StoppedError(
-            errors.redact(f"{str(error) or 'stopped'}; {_advice(run, again)}")
-        ) from None
+        why = str(error) or "stopped"
+        if is_forbidden(error):
+            raise WrongUseError(
+                errors.redact(f"{why}: {FORBIDDEN}; {_advice(run, again)}")
+            ) from None
+        if is_full(error):
+            why = f"{error.strerror}: make room"
+        raise StoppedError(errors.redact(f"{why}; {_advice(run, again)}")) from None
 
 
 def _can_continue(error: BaseException, run: storage.Location) -> bool:
     """Return whether the same command may succeed later."""
-    if is_forbidden(error):
-        return False
     if not errors.of_store(error):  # `of_store` includes a full disk
         return isinstance(
             error, KeyboardInterrupt | errors.ClusterLostError | errors.NoWorkersError
         )
+    store, closed = storage.RunStore.at(run), is_forbidden(error)
     try:
-        return storage.RunStore.at(run).begun()
+        return store.begun() and not (closed and store.finished())
     except OSError:  # the store still does not respond; --resume also begins a new run
-        return True
+        return not closed
 
 
 def _advice(run: storage.Location, again: str) -> str:

@@ -208,8 +208,10 @@ def report_command(
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
     for store in stores:
         check_run(store)
-    report = _report_module()
     places = [storage.Location.at(store, compute["storage_options"]) for store in stores]
+    for place in places:
+        _check_shown(place)
+    report = _report_module()
     if len(places) > 1:
         if data or columns or image:
             raise click.UsageError(
@@ -228,6 +230,14 @@ def _names(columns: str | None) -> list[int | str] | None:
         return None
     words = [each.strip() for each in columns.split(",")]
     return [int(each) if each.isdecimal() else each for each in words]
+
+
+def _check_shown(place: "storage.Location") -> None:
+    """Refuse a store without a page before the packages for pictures load, which takes seconds."""
+    store = storage.RunStore.at(place)
+    if not store.finished() or store.kind() not in ("path", "tree"):
+        with store.open("run"):
+            pass
 
 
 def _report_module() -> ModuleType:

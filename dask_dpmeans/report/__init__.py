@@ -81,7 +81,7 @@ def report(
     ]
     [*_, target] = [checked_target(out, place, force) for place in places]
     contents = page(store, data=data, columns=columns, image_shape=image_shape, **where)
-    Location.at(target).write(html(contents).encode())
+    Location.at(target).write(html(contents).encode(errors="backslashreplace"))  # of paths
 
 
 def page(

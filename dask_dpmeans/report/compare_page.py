@@ -95,7 +95,7 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     unknown = check_same_rows(runs)
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
-    paths = [each.path for each in runs]
+    paths = [each.path.encode(errors="backslashreplace").decode() for each in runs]
     names = [path.rstrip("/").rpartition("/")[2] for path in paths]
     titles = [f"{each.letter}: {name}" for each, name in zip(runs, names, strict=True)]
     flows = [_flow_table(runs, found, one) for one in range(len(runs) - 1)]

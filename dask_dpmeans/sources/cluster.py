@@ -13,6 +13,7 @@ from functools import partial
 from multiprocessing import resource_tracker
 from time import monotonic, sleep
 from typing import Any
+from uuid import uuid4
 
 from distributed import Client, LocalCluster, Security, Status, WorkerPlugin
 from distributed.comm.addressing import get_address_host_port, parse_address
@@ -63,6 +64,7 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
             "the Dask client is asynchronous, and this call would keep its event loop from answering: "
             "make the call in a thread, as await asyncio.to_thread(model.fit, X) does"
         )
+    _check_loop(client, timeout)
     wait_for_worker(client, timeout)
     check_versions(client)
     while not (workers := workers_of(client)):  # the last one may have left since
@@ -76,6 +78,17 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
         thread_memory=min(memory // threads for threads, memory in sizes),
         processes=True,
     )
+
+
+def _check_loop(client: Client, timeout: float) -> None:
+    """Raise `InputError` if the event loop of a client has ended, which would keep each call waiting."""
+    try:
+        client.sync(asyncio.sleep, 0, callback_timeout=timeout)
+    except TimeoutError as error:
+        raise InputError(
+            f"the event loop of the Dask client has not answered for {timeout:g} s: a client does not work in a "
+            "forked process; start processes by multiprocessing.get_context('spawn'), and make a Client in each"
+        ) from error
 
 
 def workers_of(client: Client) -> dict[str, Any]:
@@ -92,14 +105,23 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
-    """Wait until there is a worker; raise `NoWorkersError` after `timeout` seconds."""
+    """Wait until there is a worker; raise `NoWorkersError` after `timeout` seconds.
+
+    An adaptive cluster without workers starts one only if a task waits for it.
+    """
+    waiting = None
     try:
+        if not client.nthreads():
+            waiting = client.submit(bool, key=f"dpmeans-worker-{uuid4().hex}")
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address if client.scheduler else "?"
         raise NoWorkersError(
             f"the scheduler at {address} has had no worker for {timeout:g} s: start some with `dask worker {address}`"
         ) from error
+    finally:
+        if waiting is not None:
+            waiting.release()
 
 
 def check_versions(client: Client) -> None:

@@ -118,7 +118,10 @@ class Compute(FromOptions):
         """Return the same value with Python's integers, whose products do not overflow."""
         if not (self.client is None or isinstance(self.client, distributed.Client)):
             shown = checks.describe_value(self.client)
-            raise InputError(f"client must be a distributed.Client or None, got {shown}")
+            raise InputError(
+                f"client must be a distributed.Client or None, got {shown}: distributed.Client makes one of the "
+                "address of a scheduler, or of a cluster"
+            )
         checks.number("worker_timeout", self.worker_timeout)
         if not (self.on_pass is None or callable(self.on_pass)):
             shown = checks.describe_value(self.on_pass)

@@ -4,9 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.cli import main
 from dask_dpmeans.cli.absent import is_absent
 
@@ -52,6 +54,20 @@ def test_no_library_is_loaded_to_refuse_a_wrong_call():
         assert "'click'" in found.stdout
         for name in ("numpy", "zarr", "sklearn", "numba", "dask"):
             assert f"'{name}'" not in found.stdout, (call, name)
+
+
+def test_no_package_for_pictures_is_loaded_to_refuse_a_run_that_has_not_finished(tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    run = str(tmp_path / "run.zarr")
+    with pytest.raises(KeyboardInterrupt):
+        fit(np.eye(3), run, DPMeans(0.1), on_step=stop)
+    words = [sys.executable, "-c", LOADED, "report", run, str(tmp_path / "page.html")]
+    found = subprocess.run(words, capture_output=True, text=True)
+    assert "run.zarr holds a run that has not finished: --resume goes on with it" in found.stderr
+    for name in ("bokeh", "matplotlib", "sklearn", "dask"):
+        assert f"'{name}'" not in found.stdout, name
 
 
 @pytest.mark.parametrize(

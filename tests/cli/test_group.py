@@ -1,5 +1,6 @@
 """Errors and results in the words of the command line."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_dpmeans.checks import format_hundredths
 from dask_dpmeans.cli import homes, main
-from dask_dpmeans.cli.group import FEW, HEADINGS, in_options
+from dask_dpmeans.cli.group import FEW, HEADINGS, in_options, short_logs
 
 KNOWN = {"missing", "divergence", "search", "effort", "gap_tol", "clusters", "max_clusters"}
 
@@ -27,6 +28,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+def test_an_error_without_a_message_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    with short_logs():
+        try:
+            raise asyncio.CancelledError
+        except asyncio.CancelledError as error:
+            logging.getLogger("distributed.client").exception(error)
+    assert [(each.getMessage(), each.exc_info) for each in caplog.records] == [
+        ("CancelledError", None)
+    ]
 
 
 @pytest.mark.parametrize(

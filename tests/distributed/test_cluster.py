@@ -306,6 +306,26 @@ def test_a_client_that_is_closed_is_refused(path):
             on_cluster(path, client)
 
 
+def test_a_client_in_a_forked_process_is_refused(path):
+    with Client(processes=False, dashboard_address=":0", set_as_default=False) as client:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # a child that waits is ended
+            with pytest.raises(InputError, match=r"does not work in a forked process"):
+                on_cluster(path, client, worker_timeout=0.2)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_adaptive_cluster_without_workers_starts_one(path):
+    with LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as made:
+        made.adapt(minimum=0, maximum=1, interval="20ms")
+        with Client(made, set_as_default=False) as client:
+            assert on_cluster(path, client, worker_timeout=20).plan.n_rows == len(ROWS)
+
+
 def test_a_client_that_is_closed_while_a_fit_runs_is_named(path):
     with (
         Client(processes=False, dashboard_address=":0", set_as_default=False) as client,

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -599,6 +600,10 @@ def test_a_store_that_needs_credentials_is_asked_once_and_says_which(
     with pytest.raises(InputError, match=told):
         as_source("memory://secret/rows.zarr")
     assert len(asked) == 1
+    for command in ("show", "tree"):
+        answer = CliRunner().invoke(main, [command, "memory://secret/run.zarr"])
+        assert answer.exit_code == 2
+        assert re.search(told, answer.output)
 
 
 def test_credentials_are_named_if_they_are_what_is_missing() -> None:

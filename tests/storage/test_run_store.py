@@ -16,7 +16,7 @@ import zarr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans import CorruptStoreError, DPMeans, InputError, LinkageDPMeans, fit, load, predict
 from dask_dpmeans.api.description import fingerprint
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.engine.history import Record
@@ -156,9 +156,14 @@ def test_a_resumed_run_tells_how_it_was_begun_in_options(tmp_path: Path, data: s
     told = r"effort best, not normal; give the same parameters again \(--effort best\), or --force"
     with pytest.raises(InputError, match=told):
         fit(data, run, DPMeans(16.0, **price), resume=True)
-    told = r"another method: .*; give the same method again \(--penalty 16.0 --search\), or --force"
+    told = r"method: effort best, not normal, search True, not False; .* \(--penalty 16.0 --search --effort best"
     with pytest.raises(InputError, match=told):
         fit(data, run, DPMeans(16.0, tol=0.5), resume=True)
+    with pytest.raises(
+        InputError,
+        match=r"begun with DPMeans, not LinkageDPMeans; .* again \(dask-dpmeans fit\), or --force",
+    ):
+        fit(data, run, LinkageDPMeans(), resume=True)
     given = r"penalty 16.0, not 9.0, effort best, not quick; .* \(--penalty 16.0 --effort best\)"
     with pytest.raises(InputError, match=given):
         fit(data, run, DPMeans(9.0, effort="quick", **price), resume=True)

@@ -1,5 +1,6 @@
 """`DaskTasks`: jobs as tasks of a Dask cluster, or of Dask's local scheduler."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -9,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 import dask
+import dask.threaded
 from dask.base import compute, persist
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
@@ -50,6 +52,16 @@ NEAR_PAUSE = 0.9
 """Share of the memory at which Dask pauses a worker, from which on freed memory is given back."""
 Node = base.Literal | Delayed
 """Values in tasks, and tasks."""
+
+
+def _forget_threads() -> None:
+    """Let Dask start threads of its own in a forked process: it would wait for threads of the parent."""
+    dask.threaded.pools.clear()
+    dask.threaded.default_pool = None
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @dataclass(frozen=True)
@@ -235,6 +247,8 @@ class DaskTasks:
             if error is count.failure or of_task:
                 raise
             why = str(error).partition("\n")[0].rstrip(": ")
+            if isinstance(error, CancelledError):  # Dask tells the number of its futures
+                why = "the scheduler has ended or was restarted, and its tasks are gone"
             if client.status == "closed":
                 why = "the client was closed before the end"
             raise ClusterLostError(f"the cluster was lost: {why}") from error

@@ -691,7 +691,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(
         is load(tmp_path / "whole.zarr").get_params()["search"]
         is True
     )
-    with pytest.raises(InputError, match="begun with another method: dpmeans-search, not dpm"):
+    with pytest.raises(InputError, match="begun with another method: search True, not False; "):
         fit(rows, tmp_path / "run.zarr", DPMeans(penalty, random_state=5), resume=True)
 
 

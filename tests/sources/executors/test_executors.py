@@ -2,8 +2,10 @@ import os
 import pickle
 import signal
 import threading
+from concurrent.futures import CancelledError
 from time import sleep
 
+import dask.array as da
 import numpy as np
 import pytest
 from dask.callbacks import Callback
@@ -179,6 +181,22 @@ def test_an_executor_that_was_used_can_be_sent_and_used_in_a_child():
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_dask_is_used_in_a_child_after_its_threads_were_used_in_the_parent():
+    array = da.ones(8, chunks=2)
+
+    def fold():
+        executor, plan = DaskTasks(None, 2), Plan(40, 1, 1)
+        pieces = pieces_of(executor, plan, range(plan.n_blocks))
+        return executor.fold(FoldJob(Nested(), FLOAT64, 1), pieces, "test"), array.sum().compute()
+
+    expected = fold()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # a child that waits is ended
+        os._exit(0 if fold() == expected else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_passes_share_their_threads():
     plan = Plan(40, 1, 1)
     names = set()
@@ -264,6 +282,21 @@ def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
 
     with pytest.raises(ClusterLostError, match="the cluster was lost: gone"):
         DaskTasks(Gone(), 1).load([StoredShard(0, 2, ROWS, None)])
+
+
+def test_tasks_that_the_scheduler_dropped_are_a_cluster_that_was_lost():
+    class Restarted:
+        id, status = "me", "running"
+
+        def compute(self, tasks):
+            raise CancelledError("2 Futures cancelled:")
+
+    executor, plan = DaskTasks(Restarted(), 1), Plan(4, 2, 1)
+    pieces = pieces_of(executor, plan, range(2))
+    with pytest.raises(
+        ClusterLostError, match="was lost: the scheduler has ended or was restarted, a"
+    ):
+        executor.fold(FoldJob(Nested(), FLOAT64, 2), pieces, "test")
 
 
 def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):

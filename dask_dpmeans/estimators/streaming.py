@@ -27,7 +27,6 @@ class _Stream(NearestCenterMixin, BaseEstimator):
     penalty: float
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         return replace(super().description(), nearest_centers=True)
 
     def method(self) -> Parameters[Any]:
@@ -176,7 +175,6 @@ class OnlineDPMeans(_Stream):
         self.max_clusters = max_clusters
 
     def method(self) -> Online:
-        """Return the checked parameters as a method of one pass."""
         return Online(self.penalty, self.max_clusters)
 
 
@@ -232,5 +230,4 @@ class SplitMergeDPMeans(_Stream):
         self.max_clusters = max_clusters
 
     def method(self) -> SplitMerge:
-        """Return the checked parameters as a method of one pass."""
         return SplitMerge(self.penalty, self.max_clusters, self.merge)

@@ -80,7 +80,6 @@ class Online(Parameters[State]):
     """Online DP-means: Algorithm 2."""
 
     def init(self, n_features: int) -> State:
-        """Return the state before the first row."""
         return State(np.empty((0, n_features)), np.empty(0))
 
     def run(self, rows: Float64Array, state: State, most: int) -> State:
@@ -117,7 +116,6 @@ class SplitMerge(Parameters[SplitState]):
         checks.switch("merge", self.merge)
 
     def init(self, n_features: int) -> SplitState:
-        """Return the state before the first row."""
         nothing = np.empty((0, n_features))
         return SplitState(Boxes(nothing, np.empty(0), nothing, nothing))
 

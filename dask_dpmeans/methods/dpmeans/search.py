@@ -174,13 +174,11 @@ class Method(Passes):
         return replace(alone, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
 
     def labels(self, source: Source, state: State) -> NearestLabels:
-        """Return the kernel of a map that labels the rows by the centers of a state."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).labels(source, state)
         return super().labels(source, state)
 
     def score(self, source: Source, state: State) -> float:
-        """Return the objective of the centers of a state on these rows, from one pass."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).score(source, state)
         return super().score(source, state)

@@ -202,7 +202,6 @@ class Method(BaseMethod):
 
     @property
     def features(self) -> Features | None:
-        """The map of each row that kernels see instead of the row; None for none."""
         return self.divergence.features
 
     def init(self, source: Source) -> State:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,38 +47,6 @@ INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
 
 
-class FitState(Protocol):
-    """The fields of a state that every record needs.  A search also has `moves` and `gains`."""
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-
-    @property
-    def objective(self) -> float:
-        """The objective of the method."""
-
-    @property
-    def weights(self) -> Float64Array:
-        """Weights of the clusters, (k,)."""
-
-    @property
-    def inertias(self) -> Float64Array:
-        """Squared errors of the clusters, (k,)."""
-
-    @property
-    def births(self) -> int:
-        """Clusters opened in the step."""
-
-    @property
-    def deaths(self) -> int:
-        """Clusters left without weight in the step."""
-
-    @property
-    def rows_read(self) -> int:
-        """Rows of all passes since the start."""
-
-
 @dataclass(frozen=True)
 class Record:
     """Figures of one committed step of a fit."""
@@ -119,8 +87,11 @@ class Record:
     """Time of the step; the one figure that differs from run to run."""
 
     @classmethod
-    def of(cls, state: FitState, n_rows: int, seconds: float) -> "Record":
-        """Return the record of a state.  Figures that its method does not count are 0."""
+    def of(cls, state: Any, n_rows: int, seconds: float) -> "Record":
+        """Return the record of a state, as `methods.common.BaseState` is one, with its births.
+
+        Figures that its method does not count are 0.
+        """
         moves = np.asarray(getattr(state, "moves", MoveCounts()))
         gains = getattr(state, "gains", np.zeros(len(GAINS)))
         return cls(

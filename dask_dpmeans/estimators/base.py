@@ -185,7 +185,6 @@ class NearestCenterMixin(
         return tags
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         centers, inertias = map(vars(self).get, ("cluster_centers_", "cluster_inertias_"))
         fitted = rows_as_fitted(self.features_, self.feature_scale_)
         return Description(centers=centers, inertias=inertias, **fitted)

@@ -315,7 +315,6 @@ class DPMeans(
         )
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         other = isinstance(self.features_, Encoding) or isinstance(self.divergence, Divergence)
         fields = self._describe_penalty(DIVERGENCES if other else self.metric)
         first: dict[str, Any] = {"settings": {"metric": self.metric}}
@@ -390,7 +389,6 @@ class DPMeans(
         return self._mapped(X, NearestLabels(self._centers(), light), np.int32)
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
-        """Set the centers of a state."""
         self._set_averages(state.centers)
         self._set_outliers(
             getattr(state, "outlier_penalty", math.inf), getattr(state, "outlier_weight", 0.0)
@@ -401,7 +399,6 @@ class DPMeans(
         self._set_outliers(*result.arrays.get("outliers", (math.inf, 0.0)))
 
     def _mixture(self) -> Mixture:
-        """Return the mixture of the fit."""
         inertia, centers = math.fsum(self.cluster_inertias_), self._centers()
         figures = self.cluster_averages_, self.cluster_weights_, inertia
         return mixture_of(*figures, self._divergence, most=centers.most)

@@ -183,7 +183,6 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         self.concentration_ = float(result.arrays["concentration"][0])
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         names = ("variance", "concentration", "mean_variance")
         mixture = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name):g}" for name in names)
         clusters = ""

@@ -222,7 +222,6 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
             self.sigma_ = float(result.arrays["sigma"][0])
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         choice = getattr(self, "choice_", None)
         return Description(
             row="node",

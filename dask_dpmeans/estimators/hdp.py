@@ -308,7 +308,6 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
         return data_sets(sources.unwrap(X, "X"), groups, self._accepts(), self.categories_)
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         settings, choice = self._describe_penalties(), getattr(self, "choice_", None)
         if self.approximation is not None:
             settings = {"kernel": f"{self.kernel}, by {self.approximation}"} | settings

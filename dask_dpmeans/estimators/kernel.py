@@ -169,7 +169,6 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         return tags
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         fields = self._describe_penalty()
         name = f"{self.kernel}"
         if self.approximation is not None:
@@ -217,7 +216,6 @@ class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
         return self._mapped(X, distances, np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return minus the inertia, the weighted sum of squared distances to nearest centers."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().score(X, y, sample_weight)

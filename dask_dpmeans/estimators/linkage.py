@@ -220,7 +220,6 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         return _take(groups.astype(np.int32), self.micro_labels_)
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         choice = getattr(self, "choice_", None)
         words = replace(
             super().description(),

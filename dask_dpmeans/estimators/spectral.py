@@ -213,7 +213,6 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         return Eigenvectors(self.spectrum())
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         radius, read = radius_or_price(self.threshold, search=self.search)
         words = replace(
             super().description(),

@@ -15,7 +15,7 @@ from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
-from dask_dpmeans.methods.streaming import online, split_merge
+from dask_dpmeans.methods.streaming import Online, Parameters, SplitMerge, State
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Dimensions
@@ -27,10 +27,9 @@ class _Stream(NearestCenterMixin, BaseEstimator):
     penalty: float
 
     def description(self) -> Description:
-        """Return how texts and pictures speak of this estimator, fitted or not."""
         return replace(super().description(), nearest_centers=True)
 
-    def method(self) -> online.Parameters[Any]:
+    def method(self) -> Parameters[Any]:
         """Return the checked parameters as a method of one pass."""
         raise NotImplementedError
 
@@ -117,7 +116,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         task.end()
         return self
 
-    def _set_state(self, state: Any, clusters: online.State) -> None:
+    def _set_state(self, state: Any, clusters: State) -> None:
         self.state_ = state
         self.cluster_centers_ = clusters.centers
         self.cluster_weights_ = clusters.weights
@@ -155,7 +154,7 @@ class OnlineDPMeans(_Stream):
         Sum of squared distances of the rows to their nearest centers.  After `fit` only.
     objective_ : float
         ``inertia_ + penalty * n_clusters_``.  After `fit` only.
-    state_ : dask_dpmeans.methods.streaming.online.State
+    state_ : dask_dpmeans.methods.streaming.State
         The state from which `partial_fit` goes on.
     n_features_in_ : int
 
@@ -175,9 +174,8 @@ class OnlineDPMeans(_Stream):
         self.penalty = penalty
         self.max_clusters = max_clusters
 
-    def method(self) -> online.Method:
-        """Return the checked parameters as a method of one pass."""
-        return online.Method(self.penalty, self.max_clusters)
+    def method(self) -> Online:
+        return Online(self.penalty, self.max_clusters)
 
 
 class SplitMergeDPMeans(_Stream):
@@ -208,7 +206,7 @@ class SplitMergeDPMeans(_Stream):
     cluster_weights_ : (k,) float64
         Weight of each cluster in the pass.  A split divides it by range, so it may be fractional.
         `labels_`, made after the pass, differ.
-    state_ : dask_dpmeans.methods.streaming.split_merge.State
+    state_ : dask_dpmeans.methods.streaming.SplitState
         The clusters before the merge, from which `partial_fit` goes on.
     n_clusters_, labels_, inertia_, objective_, n_features_in_
         See `OnlineDPMeans`.
@@ -231,6 +229,5 @@ class SplitMergeDPMeans(_Stream):
         self.merge = merge
         self.max_clusters = max_clusters
 
-    def method(self) -> split_merge.Method:
-        """Return the checked parameters as a method of one pass."""
-        return split_merge.Method(self.penalty, self.max_clusters, self.merge)
+    def method(self) -> SplitMerge:
+        return SplitMerge(self.penalty, self.max_clusters, self.merge)

@@ -1,7 +1,7 @@
 """Answers of reductions that are tables of records or plain sums."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -26,12 +26,6 @@ class Records:
         return type(self)(*map(np.concatenate, pairs))
 
 
-class Addable(Protocol):
-    """A value with a sum: a number, an array or a class with ``__add__``."""
-
-    def __add__(self, other: Any, /) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Sums:
     """Fields that add up, one by one."""
@@ -42,7 +36,7 @@ class Sums:
 
 
 AnyRecords = TypeVar("AnyRecords", bound=Records)
-Sum = TypeVar("Sum", bound=Addable)
+Sum = TypeVar("Sum", bound=Any)  # a number, an array or a class with a sum
 
 
 class ConcatenatedAnswers:

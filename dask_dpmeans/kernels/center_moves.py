@@ -210,27 +210,3 @@ def keep_labels(
                 open_rows += 1
         lower[i] = _rounded_down(best, least_bound)
     return unsure[:open_rows]
-
-
-@compile_loop
-def fill_ranked(
-    rows: Rows,
-    centers: Float64Array,
-    unsure: IndexArray,
-    ranked: tuple[IndexArray, IndexArray],
-    gaps: Float64Array,
-    kept: Kept,
-    limits: Limits,
-    labels: IndexArray,
-    squared: Float64Array,
-) -> None:
-    """Fill in what a ranking tells of rows in doubt, (m, d), whose numbers are `unsure`, (m,)."""
-    firsts, seconds, far, lower = kept
-    margin, least_bound = limits
-    for t in range(len(unsure)):
-        i, label, other = unsure[t], ranked[0][t], ranked[1][t]
-        labels[i], firsts[i], seconds[i] = label, label, other
-        squared[i] = squared_to_center(rows[t], centers[label])
-        second = squared_to_center(rows[t], centers[other])
-        far[i] = _rounded_down(np.sqrt(second), least_bound)
-        lower[i] = _rounded_down(np.sqrt((second + gaps[t]) * (1 - margin)), least_bound)

@@ -221,7 +221,6 @@ class SparseStatistics(ColumnStatistics):
     """
 
     def chunk(self, block: Block) -> Summary:
-        """Return the summary of one block."""
         flaw = first_flaw(block, self.limit, least_group=self.least_group)
         nothing = np.zeros(2)
         if flaw is not None:

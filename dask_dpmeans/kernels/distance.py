@@ -30,7 +30,6 @@ from dask_dpmeans.kernels.center_tree import (
     CenterTree,
     tree_pays,
 )
-from dask_dpmeans.kernels.csr_costs import csr_costs, nearest_csr
 from dask_dpmeans.kernels.definition_compiled import (
     is_narrow,
     nearest_by_definition,
@@ -40,7 +39,13 @@ from dask_dpmeans.kernels.definition_compiled import (
 )
 from dask_dpmeans.kernels.leading_columns import LEAST_CENTERS as LEAST_TURNED
 from dask_dpmeans.kernels.leading_columns import LEAST_COLUMNS, LeadingColumns, axes_pay
-from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
+from dask_dpmeans.kernels.linear_costs import (
+    Linear,
+    csr_costs,
+    linear_costs,
+    linear_sums,
+    nearest_csr,
+)
 from dask_dpmeans.kernels.numba_support import pays
 from dask_dpmeans.kernels.ranking import Ranking
 

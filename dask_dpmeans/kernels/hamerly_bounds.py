@@ -13,14 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.center_moves import (
-    MARGIN,
-    Kept,
-    Moves,
-    fill_ranked,
-    keep_labels,
-    moves_of,
-)
+from dask_dpmeans.kernels.center_moves import MARGIN, Kept, Moves, keep_labels, moves_of
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two, squared_distances
 from dask_dpmeans.kernels.numba_support import pays
 
@@ -93,7 +86,7 @@ def _keep(
     """
     few = int(np.searchsorted(moves.counts, FEW, side="right")) - 1
     given = rows, centers, kept, moves, few, (MARGIN, LEAST_BOUND), labels, squared
-    if pays(keep_labels, given, 4 * rows.size, others=(fill_ranked,)):
+    if pays(keep_labels, given, 4 * rows.size):
         return keep_labels(*given)
     pair = np.stack(kept[:2]).astype(np.intp)
     costs = np.stack([squared_distances(rows, centers, each) for each in pair])
@@ -124,10 +117,6 @@ def _fill(
     squared: Float64Array,
 ) -> None:
     """Fill in what a ranking tells of rows in doubt, (m, d), whose numbers are `unsure`, (m,)."""
-    given = rows, centers, unsure, ranked, gaps, kept, (MARGIN, LEAST_BOUND), labels, squared
-    if pays(fill_ranked, given, 4 * rows.size):
-        fill_ranked(*given)
-        return
     costs, seconds = (squared_distances(rows, centers, each) for each in ranked)
     labels[unsure], squared[unsure] = ranked[0], costs
     for known, each in zip(kept[:2], ranked, strict=True):

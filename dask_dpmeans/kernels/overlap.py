@@ -12,7 +12,6 @@ from scipy.special import erf, ndtr
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.features import double_tiles
-from dask_dpmeans.kernels.numba_support import compile_loop, pays
 
 FARTHEST, STEPS = 9.0, 2**12
 """Half distances of components, in standard deviations: the farthest that `misclassified` tells
@@ -37,32 +36,10 @@ def squared_projections(block: Block, labels: Int64Array, centers: Float64Array)
         n = len(own)
         tile[:n] -= centers[own]
         projected = (tile @ lines.T)[:n]
-        found = np.zeros((k, k))
-        given = projected, weights[part], own, found
-        if pays(_add_squares, given, 2 * projected.size):
-            _add_squares(*given)
-            sums += found
-            continue
         projected -= projected[np.arange(n), own][:, np.newaxis]
         members = csc_array((weights[part], own, np.arange(n + 1)), shape=(k, n))
         sums += members @ np.square(projected, out=projected)
     return sums
-
-
-@compile_loop
-def _add_squares(
-    projected: Float64Array, weights: Float64Array, labels: Int64Array, sums: Float64Array
-) -> None:
-    """Add to `sums`, (k, k), weight times squared difference of each projection from its own one.
-
-    The projections are (n, k), labels and weights (n,); rows are added in order.
-    """
-    for i in range(len(labels)):
-        label = labels[i]
-        own, total = projected[i, label], sums[label]
-        for c in range(len(total)):
-            difference = projected[i, c] - own
-            total[c] += weights[i] * (difference * difference)
 
 
 def component_index(

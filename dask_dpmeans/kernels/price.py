@@ -109,7 +109,6 @@ class PitmanYorPrice(Price):
         return PitmanYorPrice(*(_quotient(number, weight) for number in numbers))
 
     def describe(self) -> str:
-        """Return the parameters as errors name them."""
         return f"penalty={self.penalty:g}, discount={self.discount:g}"
 
 
@@ -121,7 +120,6 @@ class DividedPrice(Price):
     weight: float
 
     def of(self, k: int) -> float:
-        """Return the cost of k clusters."""
         return self.price.of(k) / self.weight
 
 

@@ -8,7 +8,7 @@ import zarr
 from strategies import table
 
 from dask_dpmeans import TooManyClustersError
-from dask_dpmeans.methods.streaming.split_merge import Method
+from dask_dpmeans.methods.streaming import SplitMerge as Method
 from dask_dpmeans.sources import as_source, connect, layout
 
 ROWS = table("clouds", (3000, 2), np.float32, 0)

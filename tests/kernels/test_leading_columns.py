@@ -30,6 +30,7 @@ def test_few_axes_have_the_answers_of_the_definition(dtype, monkeypatch):
     if numba_support.AVAILABLE:
         monkeypatch.setattr(distance, "_rank_compiled", None)
         monkeypatch.setattr(distance, "MOST_COLUMNS", 0)
+        monkeypatch.setattr(distance, "LEAST_TURNED", len(centers))
         labels, costs = nearest_squared(rows, Centers(centers))
         assert (labels.tolist(), costs.tobytes()) == (order[:, 0].tolist(), squared.tobytes())
 

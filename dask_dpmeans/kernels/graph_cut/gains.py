@@ -34,7 +34,6 @@ from dask_dpmeans.kernels.block import (
 )
 from dask_dpmeans.kernels.graph_cut.gains_compiled import (
     Links,
-    inner_sums_loop,
     link_digests_loop,
     members_loop,
     merge_partners_loop,
@@ -253,11 +252,6 @@ def row_sums(graph: csr_array, values: Float64Array | None = None) -> Float64Arr
 
 def inner_sums(graph: csr_array, start: int, labels: Labels) -> tuple[Float64Array, Float64Array]:
     """Return sums of links of nodes from `start` on, (height,): all, and those inside clusters."""
-    sums = np.empty(graph.shape[0]), np.empty(graph.shape[0])
-    given = parts_of(graph), start, labels, sums
-    if pays(inner_sums_loop, given, 8 * graph.nnz):
-        inner_sums_loop(*given)
-        return sums
     inside = labels[graph.indices] == labels[start + row_numbers(graph)]
     return row_sums(graph), row_sums(graph, graph.data * inside)
 

@@ -184,22 +184,6 @@ def move_in_turn(
 
 
 @compile_loop
-def inner_sums_loop(
-    graph: Links, start: int, labels: Labels, sums: tuple[Float64Array, Float64Array]
-) -> None:
-    """Fill sums of the links of nodes, (height,): all, and those inside their clusters."""
-    indptr, indices, data = graph
-    degrees, inner = sums
-    for i in range(len(degrees)):
-        own, degree, inside = labels[start + i], 0.0, 0.0
-        for position in range(indptr[i], indptr[i + 1]):
-            degree += data[position]
-            if labels[indices[position]] == own:
-                inside += data[position]
-        degrees[i], inner[i] = degree, inside
-
-
-@compile_loop
 def sum_links_loop(
     graph: Links,
     members: tuple[IndexArray, IndexArray],

@@ -155,7 +155,6 @@ class PricedMicroClusters(PricedRows):
 
     @property
     def near(self) -> float:
-        """Share of the greatest surplus by which its bound may be above it."""
         return NEAR_ENOUGH
 
     @property

@@ -240,7 +240,6 @@ class Parameters(BaseMethod):
 
     @property
     def features(self) -> Features | None:
-        """The map of each row that kernels see instead of the row; None for none."""
         return self.divergence.features
 
     def first_centers(self, source: Source) -> Float64Array:

@@ -125,13 +125,11 @@ class Population(Crossovers):
     """Crossovers of winners of tournaments, with a center swapped, after moves of single rows."""
 
     def least_gain(self, child: State) -> float:
-        """Return how much lower a child must be to count."""
         return LEAST_GAIN * self.method.price.threshold(1)
 
     def child(
         self, rows: Source, states: list[State], random: np.random.Generator
     ) -> tuple[State, int]:
-        """Return the child of two of the states, and its passes."""
         memory = cast("InMemoryRows", rows)
         places = [random.integers(len(states), size=2).min() for _ in range(2)]
         one, two = (states[place] for place in places)

@@ -6,7 +6,8 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they 
 one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
 penalty as a price of a cluster.
 
-1. Moves (`moves`) and means go on until nothing moves, means of many rows with momentum.
+1. Moves (`moves`) and means go on until nothing moves, means of many rows with momentum
+   (`search_passes`).
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  After a coreset, crossovers on all rows come first
@@ -29,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dask_dpmeans import checks
-from dask_dpmeans.engine.history import GAINS, MoveCounts
+from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import NamedArrays, Step, iterate
 from dask_dpmeans.engine.plan import Source
@@ -37,7 +38,6 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather, GatheredRows
-from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -45,20 +45,11 @@ from dask_dpmeans.methods.common import OPTIONAL
 from dask_dpmeans.methods.dpmeans import batch, short_searches, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER
-from dask_dpmeans.methods.dpmeans.moves import (
-    Findings,
-    Placement,
-    apply_moves,
-    around,
-    beyond,
-    gains_of,
-    has_momentum,
-    no_moves,
-    profitable_moves,
-)
+from dask_dpmeans.methods.dpmeans.moves import Findings, Placement, apply_moves, around, no_moves
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, cross_all_rows, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
+from dask_dpmeans.methods.dpmeans.search_passes import FREE_PASSES, MOST_PASSES, Passes
 from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
@@ -68,16 +59,8 @@ from dask_dpmeans.methods.dpmeans.starts import (
 )
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
-FREE_PASSES = 2
-"""Passes after the change of a trial in which only means and children move."""
-MOST_PASSES = 60
-"""Most passes in which a trial settles."""
 CHILDREN_GAIN = 1.01
 """Passes with unchanged centers go on while the savings of splits grow by this factor."""
-FINEST = 100
-"""After the last trial, passes go on until J falls by less than tol / FINEST of it."""
-HOPE = 5
-"""A trial ends if this many times the gain of its last pass would not make it lower."""
 EXCHANGES_BELOW = 2**13
 """Rows up to which single rows move in the end, and ..."""
 EXCHANGED_NUMBERS = 2**20
@@ -97,11 +80,10 @@ QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
 """Fewer trials and kicks and no crossovers; the search; and populations after it."""
 QUICK_KICKS = KICKS // 8
 """Kicks in a row of a quick search that must fail."""
-NO_MOVES, NO_GAINS = MoveCounts(), np.zeros(len(GAINS))
 
 
 @dataclass(frozen=True)
-class Method(Parameters):
+class Method(Passes):
     """The search, with its parameters."""
 
     name: ClassVar[str] = "dpmeans-search"
@@ -109,8 +91,6 @@ class Method(Parameters):
     sweeps: ClassVar[type[batch.Method]] = batch.Method
     """Births alone at the same price."""
 
-    seed: int = 0
-    """Seed of all random numbers."""
     coreset_rows: int | None = None
     """Rows of the coreset that the search starts on, about; 0 for a start on all rows.
 
@@ -135,11 +115,6 @@ class Method(Parameters):
                 f"coreset_rows must be 0 or None with metric={self.metric!r}, "
                 f"got {self.coreset_rows}: a coreset is drawn by squared distances"
             )
-
-    def reduction(self, centers: Float64Array) -> MoveScan:
-        """Return the work of a pass at these centers, (k, d)."""
-        children = self.children_of(centers, self._random(0))
-        return MoveScan(self.kernel_centers(centers), children, math.inf)
 
     def init(self, source: Source) -> State:
         """Return the state before the first step."""
@@ -199,13 +174,11 @@ class Method(Parameters):
         return replace(alone, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
 
     def labels(self, source: Source, state: State) -> NearestLabels:
-        """Return the kernel of a map that labels the rows by the centers of a state."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).labels(source, state)
         return super().labels(source, state)
 
     def score(self, source: Source, state: State) -> float:
-        """Return the objective of the centers of a state on these rows, from one pass."""
         if self.outlier_share is not None:
             return self.with_outliers(state.outlier_penalty).score(source, state)
         return super().score(source, state)
@@ -268,85 +241,6 @@ class Method(Parameters):
         """Return False: the search ends with a step that does not lower the objective."""
         return False
 
-    def _random(self, passes: int) -> np.random.Generator:
-        return stream(self.seed, Stream.SEARCH, passes)
-
-    def children_of(self, centers: Float64Array, random: np.random.Generator) -> Float64Array:
-        """Return children, (k, 2, d), at the distance at which a row opens a cluster."""
-        radii = np.full(len(centers), math.sqrt(self.price.threshold(len(centers))))
-        return around(centers, radii, random, self.divergence)
-
-    def _places(self, centers: Float64Array, random: np.random.Generator) -> Placement:
-        return Placement(centers, self.children_of(centers, random))
-
-    def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
-        """Run a pass; rows that cost more than `threshold` object."""
-        centers = self.kernel_centers(places.centers)
-        probing = MoveScan(centers, places.children, threshold, places.candidates)
-        probe, rule = source.fold(probing, name="probe"), (self.price, self.divergence)
-        outliers = places.candidates, self.most
-        return Findings(places.centers, places.children, probe, *rule, *outliers)
-
-    def _pass(self, source: Source, state: State) -> tuple[State, float]:
-        """Return the state of a pass against the next centers, and the savings of splits."""
-        places, passes = state.next_places, 1
-        ahead = beyond(places, state.earlier)
-        found = self._probe(source, ahead)
-        if ahead is not places and not found.objective < state.objective:
-            found, passes = self._probe(source, places), 2
-        moves = MoveCounts(*state.planned.tolist())
-        after = self._commit(state, found, moves, state.promised).after_passes(source, passes)
-        finer = FINER
-        if state.finest and state.share == len(SHARES):
-            finer = FINEST
-        small = state.objective - after.objective < self.tol / finer * after.objective
-        lower = after.objective < state.objective
-        if lower and self._has_momentum(source) and not (state.planned + after.planned).any():
-            after = replace(after, earlier=state.next_centers)
-        return replace(after, settled=after.settled and small), float(found.savings.sum())
-
-    def _commit(
-        self,
-        state: State,
-        found: Findings,
-        moved: MoveCounts = NO_MOVES,
-        gains: Float64Array = NO_GAINS,
-    ) -> State:
-        """Return the state of a pass, after `moved` with `gains`, (3,), and the next pass."""
-        weighty = found.weights > 0
-        k = found.alive
-        batch.check_number(k, self.max_clusters, self.price)
-        moves = profitable_moves(found)
-        places = apply_moves(found, moves, self._random(state.passes))
-        deletes = np.count_nonzero(moves.deleted & weighty)
-        splits = np.count_nonzero(moves.split) + len(moves.opened)  # also those out of outliers
-        planned = len(moves.merged), splits, deletes
-        objective = math.inf
-        if k:
-            objective = self.objective(found.inertia, k)
-        return replace(
-            state,
-            step=state.step + 1,
-            centers=found.centers[weighty],
-            children=found.children[weighty],
-            next_centers=places.centers,
-            next_children=places.children,
-            earlier=NO_CENTERS,
-            next_candidates=places.candidates or state.next_candidates,
-            outlier_weight=found.outlier_weight,
-            outlier_cost=found.outlier_cost,
-            weights=found.weights[weighty],
-            inertias=found.probe.inertias[weighty],
-            objective=objective,
-            opened=np.zeros(0, np.int64),
-            deaths=found.k - k,
-            moves=moved,
-            gains=gains,
-            planned=np.array(planned, np.int64),
-            promised=gains_of(found, moves),
-            settled=not any(planned),
-        )
-
     # Trials
 
     def _try(self, source: Source, state: State) -> State:
@@ -392,18 +286,6 @@ class Method(Parameters):
         found, settling = self.settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
-    def settle_state(
-        self,
-        source: Source,
-        start: State,
-        places: Placement,
-        goal: float,
-        random: np.random.Generator,
-    ) -> State:
-        """Return the state, after a start, at which means and then moves from other places end."""
-        found, passes = self.settle(source, self._relax(source, places, random), goal, random)
-        return self._commit(start, found).after_passes(source, FREE_PASSES + passes)
-
     def exchange_rows(
         self, source: InMemoryRows, state: State, random: np.random.Generator
     ) -> State:
@@ -411,45 +293,6 @@ class Method(Parameters):
         gathered = source.fold(Gather(), name="gather")
         means = self._exchange_centers(source, gathered, state.centers, random, 0)
         return self._commit(state, self._probe(source, self._places(means, random)))
-
-    def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
-        """Return centers and children after some passes of means alone."""
-        earlier = None
-        for _ in range(FREE_PASSES):
-            found = self._probe(source, places)
-            places = beyond(apply_moves(found, no_moves(found), random), earlier)
-            if self._has_momentum(source):
-                earlier = found.means
-        return places
-
-    def settle(
-        self, source: Source, places: Placement, goal: float, random: np.random.Generator
-    ) -> tuple[Findings, int]:
-        """Go on with moves and means while they gain; return the lowest findings and the passes."""
-        best, earlier = self._probe(source, places), None
-        for passes in range(2, MOST_PASSES + 1):
-            moves = profitable_moves(best)
-            places = apply_moves(best, moves, random)
-            if moves.any:
-                earlier = None
-            ahead = beyond(places, earlier)
-            found = self._probe(source, ahead)
-            gained = best.objective - found.objective
-            if ahead is not places and not gained > 0:
-                earlier = None
-                continue
-            if gained > 0:
-                if self._has_momentum(source) and not moves.any:
-                    earlier = best.means
-                best = found
-            hopeless = best.objective - HOPE * gained > goal
-            little = not moves.any and gained < self.tol / FINER * found.objective
-            if not gained > 0 or hopeless or little:
-                return best, passes
-        return best, MOST_PASSES
-
-    def _has_momentum(self, source: Source) -> bool:
-        return has_momentum(self.divergence, source.plan.n_rows)
 
     def _births(self, source: Source, state: State, found: Findings) -> State:
         """Return the state with clusters at the rows that object; the same state if no row does."""

@@ -18,8 +18,12 @@ from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, score
-from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
-from dask_dpmeans.methods.dpmeans.one_mode import OneModeClouds
+from dask_dpmeans.methods.dpmeans.clouds import (
+    Figures,
+    OneModeClouds,
+    UniformClouds,
+    deviate_from_clouds,
+)
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
 
 SUMMARY_ROWS, SUMMARY_NUMBERS = 6144, 2**15

@@ -82,5 +82,4 @@ class CutChoice(Choice):
 
     @property
     def _stops_short(self) -> bool:
-        """Whether clusters that may be best were not tried."""
         return self.largest < self.tried

@@ -35,7 +35,6 @@ class SharedAlternative(Alternative):
 
     @property
     def penalties(self) -> dict[str, float]:
-        """The parameters of an estimator that prices this number of clusters, by name."""
         half = self.penalty / 2
         return {"local_penalty": half * (self.n_clusters / self.uses), "global_penalty": half}
 

@@ -68,7 +68,6 @@ class SearchParameters(Parameters):
         return State(**vars(start), children=children)
 
     def rule(self, state: hdp_state.State) -> SearchRule:
-        """Return the rule of the sweep that follows a state."""
         assert isinstance(state, State)
         return SearchRule(self.prices, self.max_clusters, len(state.means), children=state.children)
 

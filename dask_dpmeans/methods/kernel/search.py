@@ -55,7 +55,6 @@ class Method(batch.Parameters):
     """The seed of all random choices."""
 
     def init(self, source: Source) -> State:
-        """Start with all rows that have weight in one cluster."""
         return State(**vars(super().init(source)))
 
     def step(self, source: Source, state: State) -> State:

@@ -30,7 +30,6 @@ class LinkageAlternative(Alternative):
 
     @property
     def penalties(self) -> dict[str, float]:
-        """The parameters of an estimator that prices this number of clusters, by name."""
         return {"micro_penalty": self.micro_penalty, "penalty": self.penalty}
 
     @property
@@ -53,7 +52,6 @@ class LinkageChoice(Choice):
 
     @property
     def headline(self) -> str:
-        """The chosen number of clusters and why, in a few words."""
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number or a price given"

@@ -30,6 +30,7 @@ from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.common import LEARNED, BaseMethod
 from dask_dpmeans.methods.dpmeans import batch, search, search_state
+from dask_dpmeans.methods.dpmeans.search_passes import NO_GAINS
 from dask_dpmeans.methods.dpmeans.trials import SHARES
 from dask_dpmeans.methods.linkage.choice import ALONE
 from dask_dpmeans.methods.linkage.levels import Levels
@@ -123,7 +124,7 @@ class State:
     @property
     def gains(self) -> Float64Array:
         """(3,), gains of these moves."""
-        return search.NO_GAINS if self.grouped else self.micro.gains
+        return NO_GAINS if self.grouped else self.micro.gains
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,6 @@ class Method(BaseMethod):
 
     @property
     def features(self) -> Features | None:
-        """The map of each row that kernels see instead of the row; None for none."""
         return self.divergence.features
 
     def init(self, source: Source) -> State:

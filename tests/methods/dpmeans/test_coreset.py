@@ -21,6 +21,7 @@ from dask_dpmeans.methods.dpmeans import (
     crossover,
     population,
     search,
+    search_passes,
     search_state,
     short_searches,
     starts,
@@ -300,7 +301,7 @@ def test_crossovers_on_all_rows_lower_the_objective_and_means_are_finer_after_th
         labels = ((source.rows[:, np.newaxis] - last.centers) ** 2).sum(axis=2).argmin(axis=1)
         means = [source.rows[labels == c].mean(axis=0) for c in range(len(last.centers))]
         after = inertia_of(source, np.array(means)) + 400.0 * len(means)
-        assert last.objective - after <= tol / search.FINEST * last.objective
+        assert last.objective - after <= tol / search_passes.FINEST * last.objective
     assert swapped
     assert all(150 < rows <= 450 for rows in swapped)  # of the coreset
     after = [state.to_cross for state in states].index(False)

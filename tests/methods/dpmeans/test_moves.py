@@ -18,7 +18,7 @@ from dask_dpmeans.kernels.metrics import Cosine
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import moves as moving
-from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans import search_passes
 from dask_dpmeans.methods.dpmeans.moves import (
     ROUNDING,
     Findings,
@@ -484,10 +484,10 @@ def test_means_settle_in_fewer_passes(monkeypatch):
     source, method = InMemoryRows(rows, None), Method(1e-300, tol=1e-5)
     for share in (moving.MOMENTUM, 0.0):
         monkeypatch.setattr(moving, "MOMENTUM", share)
-        monkeypatch.setattr(search, "profitable_moves", no_moves)
+        monkeypatch.setattr(search_passes, "profitable_moves", no_moves)
         places = Placement(rows[:20], method.children_of(rows[:20], np.random.default_rng(0)))
         passes.append(method.settle(source, places, np.inf, np.random.default_rng(0))[1])
-    assert passes[0] < 0.8 * passes[1] <= 0.8 * search.MOST_PASSES
+    assert passes[0] < 0.8 * passes[1] <= 0.8 * search_passes.MOST_PASSES
 
 
 def test_a_search_goes_on_from_each_state_to_the_same_bytes():

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.methods.dpmeans import one_mode
+from dask_dpmeans.methods.dpmeans import clouds
 from dask_dpmeans.methods.dpmeans.chooser import choose
-from dask_dpmeans.methods.dpmeans.one_mode import OneMode, OneModeClouds
+from dask_dpmeans.methods.dpmeans.clouds import OneMode, OneModeClouds
 from dask_dpmeans.sources import as_source
 
 
@@ -38,10 +38,10 @@ def test_a_density_rises_up_to_the_mode_and_falls_after(seed: int, n: int, round
 def test_a_column_with_one_mode_is_near_and_one_with_two_is_far() -> None:
     rng = np.random.default_rng(0)
     for column in (rng.exponential(size=900), rng.normal(size=900), rng.random(900)):
-        assert OneMode.of(column, np.ones(900)).distance < one_mode.NEAR / 30
-        assert OneMode.of(-column, np.ones(900)).distance < one_mode.NEAR / 30
+        assert OneMode.of(column, np.ones(900)).distance < clouds.NEAR / 30
+        assert OneMode.of(-column, np.ones(900)).distance < clouds.NEAR / 30
     two = rng.normal(size=900) + 6.0 * (np.arange(900) < 450)
-    assert OneMode.of(two, np.ones(900)).distance > 2 * one_mode.NEAR / 30
+    assert OneMode.of(two, np.ones(900)).distance > 2 * clouds.NEAR / 30
 
 
 def test_values_that_hardly_differ_are_no_warning() -> None:
@@ -71,7 +71,7 @@ def test_skewed_columns_are_one_cluster(
     found = [choose(as_source(skewed(kind, n, d, seed)), 0).choice for seed in (1, 2)]
     assert [each.n_clusters for each in found] == [1, 1]
     assert "columns as skewed" in found[0].reason
-    monkeypatch.setattr(one_mode, "NEAR", 0.0)
+    monkeypatch.setattr(clouds, "NEAR", 0.0)
     before = [choose(as_source(skewed(kind, n, d, seed)), 0).choice for seed in (1, 2)]
     assert max(each.n_clusters for each in before) > 1
 

@@ -19,7 +19,14 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import batch, search, short_searches, starts, trials
+from dask_dpmeans.methods.dpmeans import (
+    batch,
+    search,
+    search_passes,
+    short_searches,
+    starts,
+    trials,
+)
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.methods.dpmeans.search_state import TRIES, State
 from dask_dpmeans.methods.dpmeans.starts import Restart
@@ -389,7 +396,7 @@ def test_up_to_a_limit_a_search_that_begins_on_cells_is_never_above_births_alone
     rows = np.repeat([[0.0, 0.0], [10.0, 0.0], [10.0, 20.0], [0.0, 20.0]], 100, axis=0)
     start = np.array([[5.0, 0.0], [5.0, 20.0]])
     monkeypatch.setattr(starts, "lowest_centers", lambda *_, **__: start.copy())
-    monkeypatch.setattr(search, "profitable_moves", search.no_moves)
+    monkeypatch.setattr(search_passes, "profitable_moves", search_passes.no_moves)
     births = states_of(as_source(rows), batch.Method(26.0, tol=0.0))[-1]
     assert births.objective == 4 * 26.0
     end = states_of(as_source(rows), Method(26.0, seed=1))[-1]

@@ -7,7 +7,8 @@ from strategies import grid_problems, spread, tables
 
 from dask_dpmeans import reference
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.methods.streaming.online import Method, State
+from dask_dpmeans.methods.streaming import Online as Method
+from dask_dpmeans.methods.streaming import State
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=30)

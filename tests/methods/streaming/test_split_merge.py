@@ -6,7 +6,8 @@ from strategies import grid_problems, seeds, spread, tables
 
 from dask_dpmeans import reference
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.methods.streaming.split_merge import Method, merge_clusters
+from dask_dpmeans.methods.streaming import SplitMerge as Method
+from dask_dpmeans.methods.streaming import merge_clusters
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=30)

@@ -10,6 +10,7 @@ import warnings
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -220,7 +221,7 @@ def _bound_of_many(source: RowSource, centers: Float64Array, penalty: float) -> 
     micro = fitted.micro
     with one_blas_thread():
         better = _better(micro.rows, micro.weights, fitted.penalty, fitted.centers)
-        found = fitted.prices(better, source)
+        found = source.here(partial(fitted.prices, better), "prices")
     figures = fitted.objective, len(centers)
     if found.value <= penalty or found.paid is None:
         return LowerBound(penalty, *figures, "one cluster")

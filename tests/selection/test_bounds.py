@@ -146,7 +146,17 @@ def test_pieces_on_workers_have_the_same_bound_and_say_how_many_are_done(three_p
     ):
         rows = str(tmp_path / "rows.npy")
         assert lower_bound(model, rows, client=client, on_pass=passes.append) == expected
-    assert (passes[-1].name, passes[-1].done, passes[-1].total) == ("bound", 3, 3)
+    pieces = [(each.done, each.total) for each in passes if each.name == "bound"]
+    assert pieces[-1] == (3, 3)
+
+
+@pytest.mark.parametrize("many", [10, 10**6])
+def test_prices_are_a_pass_that_observers_see_from_its_beginning(monkeypatch, many):
+    monkeypatch.setattr(selection_bounds, "MANY_ROWS", many)
+    X, passes = blobs(60, 2), []
+    lower_bound(searched(X, 200.0), X, on_pass=passes.append)
+    prices = [(each.done, each.total) for each in passes if each.name == "prices"]
+    assert (prices[0], prices[-1]) == ((0, 1), (1, 1))
 
 
 def test_more_rows_have_the_first_bound_that_is_near(monkeypatch):

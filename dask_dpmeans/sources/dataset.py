@@ -168,7 +168,9 @@ class RowSource:
     def here(self, job: Callable[[Self], Answer], name: str = "run") -> Answer:
         """Run a job on these rows in this thread; its passes run on the executor."""
         with Count.of_jobs(self.executor.on_pass, name, [job]) as count:
-            return call_job(job, self, partial(count.say, 0))
+            answer = call_job(job, self, partial(count.say, 0))
+            count.say(0)
+            return answer
 
     def run(
         self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run"

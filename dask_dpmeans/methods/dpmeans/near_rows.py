@@ -72,10 +72,10 @@ class SmallClustersJob:
 
     parameters: ChoiceParameters
     part_rows: int
-    """Most rows of a part, but for the first cluster."""
+    """Most rows of a part."""
 
     def __call__(self, rows: InMemoryRows) -> SmallClusters | None:
-        """Return the clusters; None if most rows are not in small clusters."""
+        """Return the clusters; None if most rows are not in small clusters, or the first has too many."""
         values = self.parameters.summary(rows).rows
         found = self._radius(values)
         if found is None:
@@ -87,8 +87,11 @@ class SmallClustersJob:
         labels = nearest(rows.rows, Centers(cells.centers))
         order = np.argsort(squared_norms(cells.centers - first), kind="stable")
         sizes = np.bincount(labels, minlength=len(order))[order]
+        count = int(np.searchsorted(sizes.cumsum(), self.part_rows, side="right"))
+        if not count:
+            return None
         some = np.zeros(len(order), np.bool_)
-        some[order[: max(1, np.searchsorted(sizes.cumsum(), self.part_rows, side="right"))]] = True
+        some[order[:count]] = True
         return SmallClusters(cells.centers, radius, some[labels])
 
     def _radius(self, values: Float64Array) -> tuple[float, Float64Array] | None:

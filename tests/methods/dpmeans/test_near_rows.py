@@ -239,6 +239,12 @@ def test_too_few_different_rows_are_not_looked_at() -> None:
     assert look(rows[: 2 * RANKS[-1]]) is None
 
 
+def test_a_first_cluster_of_too_many_rows_is_not_small() -> None:
+    rows, _ = balls(300, 30, 2, 0)
+    assert look(rows, part_rows=60) is not None
+    assert look(rows, part_rows=10) is None
+
+
 def test_centers_of_directions_have_their_length() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(40, 6))

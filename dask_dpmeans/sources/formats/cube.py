@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.checks import describe_value
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF, open_dataset
 from dask_dpmeans.sources.formats.cube_values import TURNED, Features, RunRows, Values, parts_of
@@ -86,12 +85,7 @@ class CubePath(os.PathLike[str]):
 
     def __post_init__(self) -> None:
         for name in ("samples", "features", "variables"):
-            given = getattr(self, name)
-            if not (given is None or isinstance(given, str | list | tuple)):  # read twice, in order
-                raise InputError(
-                    f"{name} must be a name or a list of names, got {describe_value(given)}"
-                )
-            as_names(name, given)
+            as_names(name, getattr(self, name))
 
     @property
     def named_dimensions(self) -> tuple[str, ...]:

@@ -139,6 +139,11 @@ def test_names_with_spaces_around_are_in_quotes(folder: Path, tmp_path: Path, te
     assert sorted(kept) == [" the name", "id"]
 
 
+def test_no_columns_may_be_kept(folder: Path, tmp_path: Path) -> None:
+    predict(folder / "run", FRAME, tmp_path / "out.parquet", keep=[])
+    check(pq.read_table(tmp_path / "out.parquet"), folder, [])
+
+
 def test_columns_that_are_kept_are_no_features_of_a_run_without_names(tmp_path: Path) -> None:
     fit(FRAME[NAMES].to_numpy(), tmp_path / "run", DPMeans(9.0))
     predict(tmp_path / "run", FRAME[NAMES].to_numpy(), tmp_path / "zarr")

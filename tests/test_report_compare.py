@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from dask_dpmeans import (
     CorruptStoreError,
     DPMeans,
+    HDPMeans,
     InputError,
     KernelDPMeans,
     LinkageDPMeans,
@@ -40,6 +41,7 @@ RUNS = {
     "kernel": (ROWS, KernelDPMeans(0.5, gamma=0.1)),
     "poly": (ROWS, KernelDPMeans(0.5, kernel="poly")),
     "spectral": (ROWS, SpectralDPMeans(20.0, random_state=0)),
+    "sets": (ROWS, HDPMeans(9.0, 9.0)),
     "others": (ROWS + 1, DPMeans(9.0)),
     "fewer": (ROWS[:150], DPMeans(9.0)),
     "weighted": (ROWS, DPMeans(9.0)),
@@ -48,6 +50,7 @@ READ = {
     "scaled": {"scale": "std"},
     "column": {"columns": [0]},
     "weighted": {"sample_weight": np.full(200, 2.0)},
+    "sets": {"groups": np.arange(200) // 100},
 }
 
 
@@ -147,6 +150,8 @@ def test_objectives_are_compared_at_the_penalty_of_each(folder):
         (("four", "cosine"), "metric differs: 'euclidean' and 'cosine'"),
         (("four", "kernel"), "method differs: 'DPMeans' and 'KernelDPMeans'"),
         (("kernel", "poly"), "gamma differs: 0.1 and None"),
+        (("four", "sets"), r"the objective of B is inertia \+ penalties x clusters"),
+        (("sets", "sets"), r"the objective of A is inertia \+ penalties x clusters"),
         (("four", "shapes"), r"the objective of B is cut \+ penalty x clusters"),
         (
             ("spectral", "four"),

@@ -108,7 +108,7 @@ def predict(
     if table is None:
         target = Output.at(out, options)
         return _predict_group(result, data, target, groups, soft, force, inputs, **stored)
-    kept = None if keep is None else sources.kept_columns(data, keep, options)
+    kept = sources.kept_columns(data, keep, options) if keep else None
     rows = rows_at(result, data, keep, options)
     with table.folder() as folder:
         group = Output.at(folder / "predictions.zarr")

@@ -47,10 +47,11 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[An
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a text such as lat,lon; names with commas are in quotes."""
+    """Return the names of a text such as lat,lon; names with commas or spaces around are in quotes."""
     if text is None:
         return None
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), ()))
+    names = next(csv.reader([text], skipinitialspace=True), ())
+    return tuple(name if f'"{name}"' in text else name.strip() for name in names)
 
 
 def penalties_of(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:

@@ -292,9 +292,11 @@ def _lower(runs: list[Compared]) -> list[str]:
     """Return sentences about the lowest objective at each penalty."""
     found, own_is_lowest = [], 0
     for one in runs:
-        alike = [each for each in runs if one.has_objective and not _difference(one, each)]
+        alike = [each for each in runs if not _difference(one, each)]
+        if len(alike) < 2:  # a run of another objective has none
+            continue
         values, own = [each.at(one.penalty) for each in alike], one.at(one.penalty)
-        if len(alike) < 2 or min(values) == max(values):
+        if min(values) == max(values):
             continue
         if own == min(values):
             own_is_lowest += 1

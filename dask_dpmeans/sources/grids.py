@@ -4,7 +4,7 @@ Nothing here needs xarray: `Grid.of` reads an array of xarray that is there alre
 `cosines` make weights of latitudes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -218,12 +218,15 @@ def cosines(latitudes: Any, name: str) -> Float64Array:
 
 
 def as_names(argument: str, names: Dimensions) -> Names:
-    """Return names that a user gave; none for None."""
+    """Return names that a user gave; none for None.
+
+    Rows are in the order of the names, which a set changes from process to process.
+    """
     if names is None or isinstance(names, str):
         return () if names is None else (names,)
-    found = tuple(names) if isinstance(names, Iterable) else ()
-    texts = all(isinstance(name, str) for name in found)
-    if not (isinstance(names, Iterable) and texts):
+    listed = isinstance(names, Iterable) and not isinstance(names, set | frozenset | Iterator)
+    found = tuple(names) if listed else ()
+    if not (listed and all(isinstance(name, str) for name in found)):
         got = describe_value(names)
         raise InputError(f"{argument} must be a name or a list of names, got {got}")
     return found

@@ -129,6 +129,21 @@ def test_the_command_writes_a_table_and_says_what_is_wrong(
     assert sorted(os.listdir()) == ["out.parquet", "rows.npy", "rows.parquet"]
 
 
+@pytest.mark.parametrize("text", ['id, " the name"', '" the name",id'])
+def test_names_with_spaces_around_are_in_quotes(folder: Path, tmp_path: Path, text: str) -> None:
+    FRAME.rename(columns={"name": " the name"}).to_parquet(tmp_path / "rows.parquet")
+    words = [folder / "run", tmp_path / "rows.parquet", tmp_path / "out.parquet", "--keep", text]
+    done = CliRunner().invoke(main, ["predict", *map(str, words)])
+    assert done.exit_code == 0, done.output
+    kept = pq.read_table(tmp_path / "out.parquet").column_names[:2]
+    assert sorted(kept) == [" the name", "id"]
+
+
+def test_no_columns_may_be_kept(folder: Path, tmp_path: Path) -> None:
+    predict(folder / "run", FRAME, tmp_path / "out.parquet", keep=[])
+    check(pq.read_table(tmp_path / "out.parquet"), folder, [])
+
+
 def test_columns_that_are_kept_are_no_features_of_a_run_without_names(tmp_path: Path) -> None:
     fit(FRAME[NAMES].to_numpy(), tmp_path / "run", DPMeans(9.0))
     predict(tmp_path / "run", FRAME[NAMES].to_numpy(), tmp_path / "zarr")

@@ -343,6 +343,13 @@ def test_wrong_names_are_told_those_that_there_are(
         as_source(CubePath(cube[0], **names), **HERE)
 
 
+@pytest.mark.parametrize("names", [{"y", "x"}, iter(["y", "x"]), 3, ["y", 3]])
+def test_names_of_dimensions_of_a_path_have_an_order(names: Any) -> None:
+    for argument in ("samples", "features", "variables"):
+        with pytest.raises(InputError, match=f"{argument} must be a name or a list of names, got"):
+            CubePath("cube.zarr", **{argument: names})
+
+
 def test_variables_of_several_dimensions_are_those_that_were_named(tmp_path: Path) -> None:
     """The others of the store are left out of the error."""
     sst = (NAMES, np.zeros((2, 3, 4)))

@@ -344,6 +344,8 @@ def test_other_features_are_an_error_by_name() -> None:
         ({"samples": "lat", "features": "time"}, "the dimensions 'lon' \\(4\\), 'level' \\(2\\)"),
         ({"features": DIMS}, "no dimension of X is left for samples"),
         ({"samples": 3}, "must be a name or a list of names, got 3"),
+        ({"samples": {"lat", "lon"}}, "must be a name or a list of names, got {"),
+        ({"samples": iter(("lat", "lon"))}, "must be a name or a list of names, got <tuple_it"),
     ],
 )
 def test_wrong_dimensions_are_named(named: dict[str, Any], said: str) -> None:

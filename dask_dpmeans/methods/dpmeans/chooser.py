@@ -114,11 +114,11 @@ def choose_from_summary(
     before = _choose(source, flat_rows, parameters, near, None if few else number)
     clear = before.choice.divided and before.choice.chosen.score >= STANDS_OUT
     if few or not (whole or clear):
-        sample = larger_sample(source, parameters.seed)
+        sample, more = larger_sample(source, parameters.seed)
+        passes += more
     chosen = before
     if sample is not None:
         chosen = _choose_small(source, flatten(sample, flat), parameters, before)
-        passes += 1
     if few and chosen is before:
         chosen = _choose(source, flat_rows, parameters, near, number)
     return replace(chosen, passes=passes), rows

@@ -37,6 +37,9 @@ JUMP, MOST, MANY = 1.6, 0.5, 0.25
 """The logarithm of a distance jumps if it grows so many times as fast as before and after.  Rows are in
 small clusters if it jumps for more than the second share of the probes; the others are not looked
 at unless it does for the third share of the first."""
+FLAT = 1e-9
+"""Growth of the logarithm of a distance up to which it does not grow: rows of categories and of integers
+have many equal distances, and squares of small differences underflow."""
 TINY = np.finfo(np.float64).tiny
 
 
@@ -52,15 +55,15 @@ class SmallClusters:
     """(n,), rows of some clusters that lie together, about as many as a summary has."""
 
 
-def larger_sample(source: Source, seed: int) -> InMemoryRows | None:
-    """Return rows drawn with one probability, in one pass; None if they are too few for a look."""
+def larger_sample(source: Source, seed: int) -> tuple[InMemoryRows | None, int]:
+    """Return rows drawn with one probability, None if they are too few for a look, and the passes."""
     n, d = source.plan.n_rows, len(source.summary.sums)
     size = min(SAMPLE_ROWS, SAMPLE_NUMBERS // d)
-    if min(n, size) < LARGER * summary_rows(n, d):
-        return None
+    if min(n, size) < LARGER * max(summary_rows(n, d), int(RANKS[-1])):
+        return None, 0
     # weights that one row stands for are never whole numbers, as if rows were counted
     drawn = source.fold(Uniform(min(1.0, size / (n + 0.5)), seed), name="sample")
-    return drawn.in_memory(None) if len(drawn.rows) > LARGER * RANKS[-1] else None
+    return (drawn.in_memory(None) if len(drawn.rows) > LARGER * RANKS[-1] else None), 1
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,10 @@ class SmallClustersJob:
 
     parameters: ChoiceParameters
     part_rows: int
-    """Most rows of a part, but for the first cluster."""
+    """Most rows of a part."""
 
     def __call__(self, rows: InMemoryRows) -> SmallClusters | None:
-        """Return the clusters; None if most rows are not in small clusters."""
+        """Return the clusters; None if most rows are not in small clusters, or the first has too many."""
         values = self.parameters.summary(rows).rows
         found = self._radius(values)
         if found is None:
@@ -84,15 +87,18 @@ class SmallClustersJob:
         labels = nearest(rows.rows, Centers(cells.centers))
         order = np.argsort(squared_norms(cells.centers - first), kind="stable")
         sizes = np.bincount(labels, minlength=len(order))[order]
+        count = int(np.searchsorted(sizes.cumsum(), self.part_rows, side="right"))
+        if not count:
+            return None
         some = np.zeros(len(order), np.bool_)
-        some[order[: max(1, np.searchsorted(sizes.cumsum(), self.part_rows, side="right"))]] = True
+        some[order[:count]] = True
         return SmallClusters(cells.centers, radius, some[labels])
 
     def _radius(self, values: Float64Array) -> tuple[float, Float64Array] | None:
         """Return where clusters end, and a row, (d,), of one, given different rows, (n, d)."""
         if len(values) <= LARGER * RANKS[-1]:
             return None
-        random = stream(self.parameters.seed, Stream.NEAR_ROWS)
+        random = stream(self.parameters.seed, Stream.NEAR_ROWS, 0)
         probes = random.permutation(len(values))[:PROBES]
         columns = np.ascontiguousarray(values.T)
         jumps = [_jump(columns, row) for row in probes[:FIRST_PROBES].tolist()]
@@ -115,7 +121,7 @@ def _jump(columns: Float64Array, row: int) -> tuple[float, float]:
     logarithms = np.log(np.maximum(near, TINY)) / 2
     growth = logarithms[RANKS[WINDOW:]] - logarithms[RANKS[:-WINDOW]]
     around = np.maximum(growth[: -2 * WINDOW], growth[2 * WINDOW :])
-    jumps = growth[WINDOW:-WINDOW] / np.maximum(around, TINY)
+    jumps = growth[WINDOW:-WINDOW] / np.maximum(around, FLAT)
     best = int(jumps.argmax())
     low, high = RANKS[best + WINDOW], RANKS[best + 2 * WINDOW]
     last = low + int(np.diff(logarithms[low : high + 1]).argmax())
@@ -149,7 +155,7 @@ class SmallClustersFit:
     def _half(self, rows: InMemoryRows) -> InMemoryRows:
         """Return a half of the rows, with twice their weights."""
         n = len(rows.rows)
-        order = stream(self.parameters.seed, Stream.HALVES, 0).permutation(n)
+        order = stream(self.parameters.seed, Stream.NEAR_ROWS, 1).permutation(n)
         some = np.sort(order[: n // 2] if self.half else order[n // 2 :])
         weights = np.ones(n) if rows.weights is None else rows.weights
         return InMemoryRows(np.ascontiguousarray(rows.rows[some]), 2 * weights[some])

@@ -200,18 +200,49 @@ def test_small_clusters_must_stand_out(monkeypatch: pytest.MonkeyPatch, name: st
 
 def test_few_rows_or_wide_ones_are_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).random((13_000, 8))
-    sample = larger_sample(as_source(rows), 0)
+    sample, passes = larger_sample(as_source(rows), 0)
     assert sample is not None
+    assert passes == 1
     assert np.array_equal(sample.rows, rows)
-    assert larger_sample(as_source(rows[:, :2]), 0) is None
+    assert larger_sample(as_source(rows[:, :2]), 0) == (None, 0)
     monkeypatch.setattr(near_rows, "SAMPLE_NUMBERS", 8 * 12_000)
-    assert larger_sample(as_source(rows), 0) is None
+    assert larger_sample(as_source(rows), 0) == (None, 0)
+
+
+def test_a_sample_of_few_rows_with_weight_is_a_pass_and_no_look() -> None:
+    rows = np.random.default_rng(0).random((13_000, 8))
+    weights = (np.arange(13_000) < 8000).astype(float)
+    assert larger_sample(as_source(rows, weights), 0) == (None, 1)
+    source, fold, folds = as_source(rows, weights), RowSource.fold, []
+
+    def counted(self, *args, **kwargs):
+        folds.append(kwargs.get("name"))
+        return fold(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowSource, "fold", counted)
+        found = choose(source, 0)
+    assert folds[-1] == "sample"
+    assert found.passes == len(folds) == 4
+
+
+def test_distances_that_are_equal_or_underflow_are_no_warning() -> None:
+    rng = np.random.default_rng(0)
+    corners = rng.integers(0, 2, (400, 8)).astype(float)
+    rows = np.column_stack([np.repeat(corners, 30, axis=0), 1e-170 * rng.random(12_000)])
+    look(rows)
 
 
 def test_too_few_different_rows_are_not_looked_at() -> None:
     rows, _ = balls(300, 30, 2, 0)
     assert look(rows) is not None
     assert look(rows[: 2 * RANKS[-1]]) is None
+
+
+def test_a_first_cluster_of_too_many_rows_is_not_small() -> None:
+    rows, _ = balls(300, 30, 2, 0)
+    assert look(rows, part_rows=60) is not None
+    assert look(rows, part_rows=10) is None
 
 
 def test_centers_of_directions_have_their_length() -> None:

@@ -463,14 +463,14 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
     for name in ("my rows.csv.gz", "rows.txt", "rows.tsv.gz"):
         (folder / "table.parquet").unlink(missing_ok=True)
         eval(between(refused(name), "Convert it, as ", " does"), KNOWN)
-        assert as_source("table.parquet").column_names == ("age", "income", "my size")
+        assert as_source("table.parquet").layout.column_names == ("age", "income", "my size")
         opened = eval(between(refused(name, estimator=True), "open it first, as ", " does"), KNOWN)
         assert len(DPMeans(9.0).fit(opened).labels_) == 60
     FRAME.to_csv("my rows.csv", index=False)
     FRAME.to_csv("rows.tsv", index=False, sep="\t")
     FRAME.to_feather("rows.feather")
     for name in ("my rows.csv", "rows.tsv", "rows.feather"):
-        assert as_source(name).column_names == ("age", "income", "my size")
+        assert as_source(name).layout.column_names == ("age", "income", "my size")
         opened = eval(between(refused(name, estimator=True), "open it first, as ", " does"), KNOWN)
         assert len(DPMeans(9.0).fit(opened).labels_) == 60
     with netcdf_file("rows.nc", "w") as file:

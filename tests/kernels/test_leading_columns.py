@@ -4,7 +4,7 @@ from strategies import by_definition
 
 from dask_dpmeans.kernels import distance, numba_support
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
-from dask_dpmeans.kernels.leading_columns import CHUNK, LeadingColumns
+from dask_dpmeans.kernels.leading_columns import LeadingColumns
 
 
 def flat(n, d, seed, dtype=np.float32):
@@ -53,18 +53,20 @@ def test_rows_that_are_no_numbers_or_far_away_follow_the_definition():
     assert turned.nearest(rows, 2, np.empty(0)).tolist() == order.T.tolist()
 
 
+def balls(n, k, place):
+    """Return n rows close to a center, at a place, of the k centers, which are returned too."""
+    random = np.random.default_rng(0)
+    centers = random.normal(size=(k, 48))
+    return centers[place] + 0.01 * random.normal(size=(n, 48)), centers
+
+
 def test_leading_columns_of_balls_are_used_for_their_centers_and_not_for_the_second_nearest():
     """Many centers are about as near as the second nearest: they are listed, and measured one by one."""
-    random = np.random.default_rng(0)
-    centers = random.normal(size=(1000, 48))
-    rows = centers[::10] + 0.01 * random.normal(size=(100, 48))
+    rows, centers = balls(100, 1000, 0)
     found = [LeadingColumns.of(centers, rows, count) for count in (1, 2)]
     assert [each is None for each in found] == [False, True]
 
 
 def test_leading_columns_that_list_many_centers_before_the_nearest_are_not_used():
-    random = np.random.default_rng(0)
-    centers = random.normal(size=(3 * CHUNK, 48))
-    first, last = centers[:100], centers[-100:]
-    assert LeadingColumns.of(centers, first, 1) is not None
-    assert LeadingColumns.of(centers, last, 1) is None
+    found = [LeadingColumns.of(*balls(100, 3000, place)[::-1], 1) for place in (0, -1)]
+    assert [each is None for each in found] == [False, True]

@@ -19,6 +19,7 @@ from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources import as_source, connect
 from dask_dpmeans.sources.cluster import workers_of
 from dask_dpmeans.sources.executors import cluster_monitor, dask_tasks
+from dask_dpmeans.sources.executors.base import Literal
 from dask_dpmeans.sources.executors.process import return_freed_memory
 from dask_dpmeans.sources.jobs import FoldJob
 from dask_dpmeans.sources.shards import Prepare, Shard
@@ -160,7 +161,7 @@ def test_a_task_gives_freed_memory_back_near_the_pause(monkeypatch, worker, give
     monkeypatch.setattr(dask_tasks, "get_worker", get_worker)
     monkeypatch.setattr(dask_tasks, "return_freed_memory", lambda: given.append(True))
     job = FoldJob(Nested(), Prepare(ROWS.dtype), BLOCK_ROWS)
-    dask_tasks._apply(job, Shard(0, ROWS, None), (0, 2), dask_tasks.Literal((lambda: None, None)))
+    dask_tasks._apply(job, Shard(0, ROWS, None), (0, 2), Literal((lambda: None, None)))
     assert given == [True] * gives_back
 
 

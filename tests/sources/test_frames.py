@@ -69,7 +69,7 @@ def test_every_frame_gives_the_bytes_of_its_numpy_rows(form, drawn):
     frame = FORMS[form](table)
     options = {"missing": True, "threads": 1, "block_rows": 16}
     found = as_source(frame, **options)
-    assert list(found.column_names) == names
+    assert list(found.layout.column_names) == names
     expected = as_source(rows, **options)
     assert contents(found.summary) == contents(expected.summary)
     first = DPMeans(9.0, missing="observed", search=True, random_state=0)

@@ -103,7 +103,10 @@ def test_a_column_leads_if_it_holds_nearly_all_of_the_squared_spread(
     lengths = np.full(d, np.sqrt((1 - share) / (d - 1)))
     lengths[place] = np.sqrt(share)
     rows = np.concatenate([np.diag(lengths), -np.diag(lengths)]) + 7.0
-    source = replace(as_source(rows), column_names=tuple("abcd"[:d]) if named else None)
+    source = as_source(rows)
+    if named:
+        layout = replace(source.layout, column_names=tuple("abcd"[:d]))
+        source = replace(source, layout=layout)
     wanted = repr("abcd"[place]) if named else str(place)
     assume(abs(share - LEADING) > 1e-9)
     assert leading_column(source) == (wanted if share > LEADING else None)

@@ -119,20 +119,26 @@ def test_most_rows_must_be_in_small_clusters() -> None:
     assert look(np.concatenate([rows, cloud[:600]])) is not None
 
 
+def choose_and_count(source):
+    """Return the choice from a source, and the names of the passes that it took."""
+    fold, names = RowSource.fold, []
+
+    def counted(self, *args, **kwargs):
+        names.append(kwargs.get("name"))
+        return fold(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowSource, "fold", counted)
+        return choose(source, 0), names
+
+
 @pytest.mark.usefixtures("small_summaries")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_many_small_clusters_are_found(weighted: bool) -> None:
     rows, labels = balls(400, 30, 4, 1)
     weights = np.full(len(rows), 0.5) if weighted else None
-    source, fold, folds = as_source(rows, weights), RowSource.fold, []
-
-    def counted(self, *args, **kwargs):
-        folds.append(kwargs.get("name"))
-        return fold(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RowSource, "fold", counted)
-        found = choose(source, 0)
+    source = as_source(rows, weights)
+    found, folds = choose_and_count(source)
     choice = found.choice
     assert choice.n_clusters == len(found.centers[0]) == 400
     assert choice.of_part
@@ -213,15 +219,8 @@ def test_a_sample_of_few_rows_with_weight_is_a_pass_and_no_look() -> None:
     rows = np.random.default_rng(0).random((13_000, 8))
     weights = (np.arange(13_000) < 8000).astype(float)
     assert larger_sample(as_source(rows, weights), 0) == (None, 1)
-    source, fold, folds = as_source(rows, weights), RowSource.fold, []
-
-    def counted(self, *args, **kwargs):
-        folds.append(kwargs.get("name"))
-        return fold(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RowSource, "fold", counted)
-        found = choose(source, 0)
+    source = as_source(rows, weights)
+    found, folds = choose_and_count(source)
     assert folds[-1] == "sample"
     assert found.passes == len(folds) == 4
 

@@ -69,7 +69,7 @@ def test_parts_are_called_by_compiled_loops_alone():
 
 
 def test_compiled_loops_copy_arrays_element_by_element():
-    """Numba compiles some two seconds more for an array that a slice takes, or for `max` of one."""
+    """Numba compiles some two seconds more for an array that a slice takes, and .5 for `max` of one."""
     compiled = [
         each
         for file in sorted(Path(dask_dpmeans.__file__).parent.rglob("*.py"))

@@ -108,9 +108,8 @@ def choose_from_summary(
     rows, whole = choice_summary(source, parameters.seed)
     flat_rows = flatten(rows, flat)
     near, number = _look(source, flat_rows, parameters)
-    passes, few, sample = 1 if whole else 3, False, None
-    if number is not None and not whole:
-        few = len(rows.rows) < ENOUGH * number
+    passes, sample = 1 if whole else 3, None
+    few = number is not None and not whole and len(rows.rows) < ENOUGH * number
     before = _choose(source, flat_rows, parameters, near, None if few else number)
     clear = before.choice.divided and before.choice.chosen.score >= STANDS_OUT
     if few or not (whole or clear):
@@ -120,7 +119,7 @@ def choose_from_summary(
     if sample is not None:
         chosen = _choose_small(source, flatten(sample, flat), parameters, before)
     if few and chosen is before:
-        chosen = _choose(source, flat_rows, parameters, near, number)
+        chosen = _choose_further(source, flat_rows, parameters, near, number) or before
     return replace(chosen, passes=passes), rows
 
 
@@ -146,16 +145,26 @@ def _choose(
     number: int | None,
 ) -> Chosen:
     """Choose a further number of clusters, if one stands out and is clear, or one tried at first."""
-    if number is not None:
-        most = min(near.n_tried, math.ceil(BEYOND * number))
-        tried = source.run([IntervalsJob(parameters, most)], rows, "choose")[0]
-        further = replace(tried, n_tried=near.n_tried)
-        found = _choose_among(source, rows, parameters, further)
-        chosen = found.choice.chosen
-        clear = chosen.n_clusters > near.largest and chosen.score >= _least_score(near)
-        if clear and (chosen.replicated or 0.0) >= REPLICATED:
-            return found
-    return _choose_among(source, rows, parameters, near)
+    further = _choose_further(source, rows, parameters, near, number)
+    return further or _choose_among(source, rows, parameters, near)
+
+
+def _choose_further(
+    source: Source,
+    rows: InMemoryRows,
+    parameters: ChoiceParameters,
+    near: "TriedIntervals",
+    number: int | None,
+) -> Chosen | None:
+    """Choose a further number of clusters, if one stands out and is clear."""
+    if number is None:
+        return None
+    most = min(near.n_tried, math.ceil(BEYOND * number))
+    tried = source.run([IntervalsJob(parameters, most)], rows, "choose")[0]
+    found = _choose_among(source, rows, parameters, replace(tried, n_tried=near.n_tried))
+    chosen = found.choice.chosen
+    clear = chosen.n_clusters > near.largest and chosen.score >= _least_score(near)
+    return found if clear and (chosen.replicated or 0.0) >= REPLICATED else None
 
 
 def _choose_small(

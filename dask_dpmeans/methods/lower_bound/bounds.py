@@ -6,7 +6,6 @@ Each bound in `BOUNDS` is a proof: no clusters of these rows cost less, rounding
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,8 +70,8 @@ class Fitted:
     def prices(self, known: float) -> PricesBound:
         """Return the bound by prices of rows, if it can be higher than a known one."""
         data = self.rows, self.weights, self.penalty
-        job = partial(prices_bound, *data, self.objective, self.centers, known)
-        return self.source.here(lambda _: job(), "prices")
+        given = *data, self.objective, self.centers, known
+        return self.source.here(lambda _: prices_bound(*given), "prices")
 
     def relaxation(self, _: float) -> PricesBound:
         """Return the bound by relaxations of pieces of the rows."""

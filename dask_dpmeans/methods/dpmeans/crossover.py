@@ -20,15 +20,12 @@ from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_two
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.kernels.short_search import SWAP_TRIES
-from dask_dpmeans.kernels.fusion import PairCosts
-from dask_dpmeans.methods.dpmeans.fusion import fuse
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.search_state import State
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
 
-SHARES_LOST = (0.5, 1.0)
 FINER = 5
 """Crossovers and passes gain little if the objective falls by less than tol / FINER of it."""
 COUNTS = ("failures", "children", "passes")
@@ -101,21 +98,18 @@ def cross(
     With a sample of the rows one center is swapped, as the sample chooses it.
     """
     one, two = parents
-    share = float(random.uniform(*SHARES_LOST))
-    sides = method.kernel_centers(one.centers), method.kernel_centers(two.centers)
-    sums = source.fold(PairCosts(*sides), name="cross")
-    sizes = len(one.centers), len(two.centers)
-    drawn, others = fuse(sums, sizes, method.price.threshold(sizes[0]), share)
-    centers = np.concatenate([one.centers[drawn], two.centers[others]])
-    fused = 0 < np.count_nonzero(others) and np.count_nonzero(drawn) > 0
-    if sample is None or fused:
-        children = np.concatenate([one.children[drawn], two.children[others]])
-    else:
-        centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
-        children = method.children_of(centers, random)
-    return method.settle_state(
-        source, one, Placement(centers, children, one.next_candidates), goal, random
-    )
+    places = method.fused(source, one.places, two.places, random)
+    if places is None:
+        drawn, others = draw_centers(one.centers, two.centers, random)
+        centers = np.concatenate([one.centers[drawn], two.centers[others]])
+        if sample is None:
+            children = np.concatenate([one.children[drawn], two.children[others]])
+        else:
+            centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
+            children = method.children_of(centers, random)
+        places = Placement(centers, children, one.next_candidates)
+    start = one.after_passes(source, 1)
+    return method.settle_state(source, start, places, goal, random)
 
 
 @dataclass(frozen=True)

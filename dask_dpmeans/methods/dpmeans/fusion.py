@@ -82,7 +82,9 @@ def cheapest_changes(
         np.concatenate([right[across], each, np.full(n, n + 1)]),
     )
     costs = np.concatenate([apart[across], lost, gained])
-    least = max(min(float(lost.sum()), float(gained.sum())), np.finfo(np.float64).tiny)
+    least = min(float(lost.sum()), float(gained.sum()))
+    if not least > 0:
+        return changes < 0
     units = np.minimum(costs / least * CAPACITY, CAPACITY)
     graph = coo_array((units, ends), shape=(n + 2, n + 2)).tocsr()
     graph.data = np.minimum(graph.data, CAPACITY)  # of pairs that occur twice

@@ -59,6 +59,8 @@ from dask_dpmeans.methods.dpmeans.starts import (
 )
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
+import os
+FT = int(os.environ.get("FT", "8"))
 CHILDREN_GAIN = 1.01
 """Passes with unchanged centers go on while the savings of splits grow by this factor."""
 EXCHANGES_BELOW = 2**13
@@ -255,6 +257,8 @@ class Method(Passes):
         state = state.after_passes(source, 1)
         while state.share < len(SHARES):
             trial = self._trial(source, found, state)
+            if trials.clusters_to_change(state) >= FT and not trial.found.objective < state.objective:
+                trial = self._fused_trial(source, trial, state)
             gained = state.objective - trial.found.objective
             success = gained > self.tol / FINER * state.objective
             state = trials.judge(state, success).after_passes(source, trial.passes)
@@ -285,6 +289,16 @@ class Method(Passes):
             passes += FREE_PASSES
         found, settling = self.settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
+
+    def _fused_trial(self, source: Source, trial: Trial, state: State) -> Trial:
+        """Return the end of a trial that took what it made better alone; else the trial."""
+        random = self._random(state.passes + trial.passes)
+        ends = Placement(trial.found.centers, trial.found.children, trial.found.candidates)
+        places = self.fused(source, state.places, ends, random)
+        if places is None:
+            return replace(trial, passes=trial.passes + 1)
+        found, passes = self.settle(source, places, state.objective, random)
+        return Trial(found, trial.passes + 1 + passes, trial.moves)
 
     def exchange_rows(
         self, source: InMemoryRows, state: State, random: np.random.Generator

@@ -11,11 +11,13 @@ import numpy as np
 from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.fusion import PairCosts
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER
+from dask_dpmeans.methods.dpmeans.fusion import fuse
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
     Placement,
@@ -30,6 +32,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
 from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, State
 from dask_dpmeans.methods.dpmeans.trials import SHARES
 
+SHARES_LOST = (0.5, 1.0)
 FREE_PASSES = 2
 """Passes after the change of a trial in which only means and children move."""
 MOST_PASSES = 60
@@ -123,6 +126,21 @@ class Passes(Parameters):
             if self._has_momentum(source):
                 earlier = found.means
         return places
+
+    def fused(
+        self, source: Source, one: Placement, two: Placement, random: np.random.Generator
+    ) -> Placement | None:
+        """Return the better centers of two, region by region; None if these are all of one.  A pass."""
+        sides = self.kernel_centers(one.centers), self.kernel_centers(two.centers)
+        sizes = len(one.centers), len(two.centers)
+        sums = source.fold(PairCosts(*sides), name="fuse")
+        share = float(random.uniform(*SHARES_LOST))
+        kept, taken = fuse(sums, sizes, self.price.threshold(sizes[0]), share)
+        if not (kept.any() and taken.any()):
+            return None
+        centers = np.concatenate([one.centers[kept], two.centers[taken]])
+        children = np.concatenate([one.children[kept], two.children[taken]])
+        return Placement(centers, children, one.candidates)
 
     def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""

@@ -75,6 +75,11 @@ class State(PlannedState, OpeningState):
         return self.tries == TRIES
 
     @property
+    def places(self) -> Placement:
+        """Centers of the last committed pass."""
+        return Placement(self.centers, self.children, self.next_candidates)
+
+    @property
     def next_places(self) -> Placement:
         """Centers of the next pass."""
         return Placement(self.next_centers, self.next_children, self.next_candidates)

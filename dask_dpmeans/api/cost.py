@@ -15,7 +15,7 @@ from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
+from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample, SampleClusters
 from dask_dpmeans.sources.layout import RESIDENT_SHARE
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import removable_files

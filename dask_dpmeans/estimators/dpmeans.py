@@ -41,8 +41,8 @@ from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
+from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample, open_centers, search_centers
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
-from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.methods.dpmeans.search import BEST, EFFORTS, NORMAL
 
 if TYPE_CHECKING:

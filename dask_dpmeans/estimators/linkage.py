@@ -22,10 +22,14 @@ from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
-from dask_dpmeans.kernels.assign import NearestLabels
+from dask_dpmeans.kernels.assign import (
+    GroupDistances,
+    GroupedPredictions,
+    NearestGroups,
+    NearestLabels,
+)
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.groups import GroupDistances, GroupedPredictions, NearestGroups
 from dask_dpmeans.kernels.links import Links
 from dask_dpmeans.kernels.membership import Mixture, SoftPredictions
 from dask_dpmeans.kernels.metrics import metric_of

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from strategies import TAME, rows_and_centers, seeds, table
 
 from dask_dpmeans.kernels import membership, numba_support
+from dask_dpmeans.kernels.assign import GroupedPredictions
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest
-from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.membership import Margins, Memberships, Mixture, SoftPredictions
 from dask_dpmeans.kernels.sparse_rows import SparseRows, pack
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.figures.data.columns import (
     Model,
     centers_of,
@@ -19,11 +19,11 @@ from dask_dpmeans.figures.data.columns import (
     column_numbers,
     drawn_centers,
 )
+from dask_dpmeans.kernels.assign import GroupedPredictions
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.boxes import Histogram
 from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.plot_statistics import Bounds, Chart, Covariance, Plane
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace

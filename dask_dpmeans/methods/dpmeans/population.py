@@ -22,8 +22,8 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule, cross
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN

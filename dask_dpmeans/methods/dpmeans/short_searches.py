@@ -13,11 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.cells import cell_means
-from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.price import Price
-from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows, Partition
+from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows, Partition, cell_means
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN, MOST_PASSES, ROW_WORK
 
 MEMBERS, MEMBERS_OF_MANY, MANY_ROWS = 16, 24, 2**10

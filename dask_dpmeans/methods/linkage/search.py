@@ -21,10 +21,10 @@ from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.assign import NearestGroups
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.groups import NearestGroups
 from dask_dpmeans.kernels.links import Links, LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total

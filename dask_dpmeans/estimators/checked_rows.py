@@ -10,7 +10,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, get_tags
 
-from dask_dpmeans import sources
+from dask_dpmeans import checks, sources
 from dask_dpmeans.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
 def _refuse_text(X: Any) -> None:
     """Raise `InputError` for objects, (...), among which is text that spells no number."""
     for place, value in np.ndenumerate(X):
-        if isinstance(value, str) and not _spells_number(value):
+        if isinstance(value, str) and not checks.spells_number(value):
             where = ", ".join(
                 f"{axis} {at:,}" for axis, at in zip(("row", "column"), place, strict=False)
             )
@@ -119,19 +119,6 @@ def _refuse_text(X: Any) -> None:
                 f"X holds the text {value!r} at {where}: encode text as numbers, or pass a data frame, "
                 "whose columns of text can be categories, with DPMeans or HDPMeans(divergence=...)"
             )
-
-
-def _spells_number(text: str) -> bool:
-    """Return whether a text spells a number.
-
-    >>> _spells_number("1.5"), _spells_number("Berlin")
-    (True, False)
-    """
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _not_rows(array: Any, model: str) -> InputError:

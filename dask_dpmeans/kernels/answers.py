@@ -1,4 +1,4 @@
-"""Answers of reductions that are tables of records or plain sums."""
+"""Answers of reductions that are tables of records, such as the rows that `Gather` collects, or sums."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar

@@ -185,14 +185,16 @@ class NearestLabels:
     centers: Centers
     noise: BoolArray | None = None
     """(k,), centers whose rows have label -1; None for none."""
+    groups: Int64Array | None = None
+    """(k,), the cluster of each center, -1 for noise; None if each is a cluster."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
         """Return labels, (height,) int32; -1 for outliers and for rows of noise."""
         if math.isfinite(self.centers.most):
             labels, squared = assign(block, self.centers)
-            return (labels_of(block.rows, labels, squared, self.centers, self.noise),)
+            return (labels_of(block.rows, labels, squared, self.centers, self.noise, self.groups),)
         labels = nearest(block.rows, self.centers, block.scratch)
-        return (labels_of(block.rows, labels, None, self.centers, self.noise),)
+        return (labels_of(block.rows, labels, None, self.centers, self.noise, self.groups),)
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,8 @@ class Predictions:
     """(k,), centers whose rows have label -1; None for none."""
     shown: Divergence | None = None
     """What turns costs into the costs that users see; None to show them as they are."""
+    groups: Int64Array | None = None
+    """(k,), the cluster of each center, -1 for noise; None if each is a cluster."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
         """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each.
@@ -213,7 +217,7 @@ class Predictions:
         The cost of an outlier, whose label is -1, is its cost at the nearest center.
         """
         nearest, squared = assign(block, self.centers)
-        labels = labels_of(block.rows, nearest, squared, self.centers, self.noise)
+        labels = labels_of(block.rows, nearest, squared, self.centers, self.noise, self.groups)
         beyond = squared > self.penalty
         if self.shown is not None:
             squared = self.shown.shown_costs(block.rows, self.centers.values, nearest, squared)
@@ -226,13 +230,16 @@ def labels_of(
     costs: Float64Array | None,
     centers: Centers,
     noise: BoolArray | None,
+    groups: Int64Array | None = None,
 ) -> npt.NDArray[np.int32]:
     """Return labels, (n,), of rows, (n, d), from nearest centers, (n,), and the costs there, (n,).
 
-    Outliers, rows nearest to centers that are `noise`, (k,), and rows without any value have label
-    -1.  The costs may be None if there are no outliers.
+    A label is the number of a center, or its group if there are `groups`, (k,).  Outliers, rows
+    nearest to centers that are `noise`, (k,), and rows without any value have label -1.  The costs
+    may be None if there are no outliers.
     """
-    labels: npt.NDArray[np.int32] = nearest.astype(np.int32)
+    found = nearest if groups is None else groups[nearest]
+    labels: npt.NDArray[np.int32] = found.astype(np.int32)
     if noise is not None:
         labels[noise[nearest]] = -1
     if costs is not None and math.isfinite(centers.most):
@@ -256,37 +263,6 @@ class Distances:
         """Return Euclidean distances, (height, k), or the distances of the divergence."""
         divergence = self.shown or self.centers.divergence or SQUARED
         return (divergence.distances(block.rows, self.centers.values),)
-
-
-@dataclass(frozen=True)
-class NearestGroups:
-    """The kernel of a map: the group of the nearest center of each row."""
-
-    centers: Centers
-    """(k, d)."""
-    groups: Int64Array
-    """(k,), -1 for centers whose rows are noise."""
-
-    def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
-        """Return groups, (height,) int32."""
-        found = self.groups[nearest(block.rows, self.centers, block.scratch)]
-        return (found.astype(np.int32),)
-
-
-@dataclass(frozen=True)
-class GroupedPredictions:
-    """The kernel of a map: group, cost at the nearest center, and whether the penalty is less."""
-
-    centers: Centers
-    """(k, d)."""
-    groups: Int64Array
-    """(k,), -1 for centers whose rows are noise."""
-    penalty: float
-
-    def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
-        """Return groups, int32, costs, and whether costs exceed the penalty, (height,) each."""
-        labels, squared = assign(block, self.centers)
-        return self.groups[labels].astype(np.int32), squared, squared > self.penalty
 
 
 @dataclass(frozen=True)

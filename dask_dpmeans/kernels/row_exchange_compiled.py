@@ -172,7 +172,6 @@ def _cheapest_direction(
     present: int,
     clusters: MovableClusters,
     squared: Float64Array,
-    vanishing: float,
 ) -> tuple[int, float]:
     """Return what `_cheapest` returns, for a row of unit length and centers that are directions."""
     centers, masses, counts = clusters
@@ -361,7 +360,7 @@ def exchange_rows_compiled(
                         continue
                 given = row, weight, own, present, clusters, squared
                 if vanishing:
-                    best, kept[i] = _cheapest_direction(*given, vanishing)
+                    best, kept[i] = _cheapest_direction(*given)
                 else:
                     best, kept[i] = _cheapest(*given, share)
                 best, least = _or_alone(best, kept[i], own, penalty, out, counts)

@@ -1,4 +1,4 @@
-"""Short searches of few rows: a start, or a crossover of two ends, and moves of single rows.
+"""Short searches of few rows, or of cells that stand for many: starts, crossovers, moves of single rows.
 
 A start opens clusters at rows that are drawn by their costs, the best of some at a time (greedy
 k-means++), while one saves half the price of a cluster.  Then rows move one by one, and clusters

@@ -19,7 +19,7 @@ from dask_dpmeans.figures.data.columns import (
     column_numbers,
     drawn_centers,
 )
-from dask_dpmeans.kernels.assign import GroupedPredictions
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.boxes import Histogram
 from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
@@ -213,7 +213,7 @@ def nearest_clusters(model: Model) -> Kernel:
     centers, groups = Centers(drawn_centers(model)), groups_of(model)
     if hasattr(model, "micro_noise_"):
         groups = np.where(model.micro_noise_, -1, groups)
-    return GroupedPredictions(centers, groups, math.inf)
+    return Predictions(centers, math.inf, groups=groups)
 
 
 def column_view(source: RowSource, model: Model, names: list[str], columns: list[int]) -> View:

@@ -4,7 +4,7 @@ Some short searches (`kernels.short_search`) each start at rows of their own.  C
 each is the crossover of two winners of binary tournaments, with one center swapped, after moves of
 single rows and merges.  The lowest that differ survive, until children fail in a row.
 
-If rows are more, the population searches weighted means of cells (`kernels.cells`).  Its lowest
+If rows are more, the population searches weighted means of cells (`cell_means`).  Its lowest
 members settle on smaller cells and then on the rows, and have a few children on each.  Of many rows
 in few columns, the end on smaller cells is the end.
 """

@@ -196,9 +196,9 @@ def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
 def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffers: Buffers) -> int:
     """List centers that may win rows of cluster a by rising distance, and return how many.
 
-    They are looked for among every one of k centers, or among the first k that are listed.  The sum
-    over the columns ends where it is too large, since it never falls: paths to 750 and 1,250 clusters
-    took .86 of the time.
+    They are looked for among every one of k centers, or among the first k that are listed.  A squared
+    distance never falls from column to column, so its sum ends once it is too large: paths to 750 and
+    1,250 clusters took .86 of the time.
     """
     centers, near, listed, apart = state[0], buffers[2], buffers[3], buffers[4]
     limit = reach * SURELY + TINY

@@ -160,8 +160,9 @@ def _evolve(
     """
     least, work, failed = LEAST_GAIN * few.penalty, 0, 0
     while failed < failures and work < MOST_WORK:
-        drawn = random.random((2, 2)).min(axis=1) * len(members)
-        one, two = members[int(drawn[0])], members[int(drawn[1])]
+        drawn = random.random(4).tolist()
+        one = members[int(min(drawn[:2]) * len(members))]
+        two = members[int(min(drawn[2:]) * len(members))]
         tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
         draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * tries)
         child = few.child(one, two, draws)
@@ -169,8 +170,9 @@ def _evolve(
         failed += 1
         if child.objective < members[0].objective - least:
             failed = 0
-        alike = any(abs(child.objective - each.objective) <= least for each in members)
-        if child.objective < members[-1].objective and not alike:
+        if child.objective >= members[-1].objective:
+            continue
+        if all(abs(child.objective - each.objective) > least for each in members):
             members = sorted([*members[:-1], child], key=_objective)
     return members
 

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
+from threading import active_count
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -82,13 +83,16 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
 
 def _check_loop(client: Client, timeout: float) -> None:
     """Raise `InputError` if the event loop of a client has ended, which would keep each call waiting."""
+    ended = InputError(
+        "the event loop of the Dask client does not answer: a client does not work in a forked process; "
+        "start processes by multiprocessing.get_context('spawn'), and make a Client in each"
+    )
+    if active_count() == 1:  # the loop is a thread beside this one, and a fork has no such threads
+        raise ended
     try:
         client.sync(asyncio.sleep, 0, callback_timeout=timeout)
     except TimeoutError as error:
-        raise InputError(
-            f"the event loop of the Dask client has not answered for {timeout:g} s: a client does not work in a "
-            "forked process; start processes by multiprocessing.get_context('spawn'), and make a Client in each"
-        ) from error
+        raise ended from error
 
 
 def workers_of(client: Client) -> dict[str, Any]:

@@ -89,9 +89,7 @@ def in_input_units(
 ) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:
-        raise InputError(
-            f"{INIT}, got {_shown(init)}, which has no centers among the rows"
-        )
+        raise InputError(f"{INIT}, got {_shown(init)}, which has no centers among the rows")
     if scale is None:
         return np.array(centers)
     return np.array(centers * scale)

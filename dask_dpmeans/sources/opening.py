@@ -74,6 +74,7 @@ class OpenedPath(os.PathLike[str]):
     def __fspath__(self) -> str:
         return self.path
 
+
 PATH_MARKS = "/\\.#"
 """Characters that tell the path of an array from the name of a column that is not there."""
 

@@ -136,7 +136,9 @@ def profile(
     left_out = _left_out("clusters", [str(each) for each in found.clusters_left_out])
     left_out += _left_out("features", found.features_left_out)
     width = canvas.within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
-    figure = canvas.new_figure(figure, ax, width, 1.4 + 0.2 * max(lines, LEAST_LINES) + 0.18 * len(left_out))
+    figure = canvas.new_figure(
+        figure, ax, width, 1.4 + 0.2 * max(lines, LEAST_LINES) + 0.18 * len(left_out)
+    )
     axes = figure.subplots()
     largest = float(np.abs(found.scores).max())
     bound = canvas.within(largest, 1.0, MOST_SCORE)

@@ -134,7 +134,7 @@ def test_objectives_are_compared_at_the_penalty_of_each(folder):
         assert lines[f"J at the penalty of {letter}"] == [f"{value:.9g}" for value in wanted]
     assert lines["objective, J"] == [f"{model.objective_:.9g}" for model in models]
     assert lines["clusters, k"] == [str(model.n_clusters_) for model in models]
-    assert lines["penalty"] == ["9", "100", "300"]
+    assert lines["penalty"] == ["9, a radius of 3", "100, a radius of 10", "300, a price"]
     assert lines["search"] == ["False", "False", "True"]
     at_two = [each.inertia_ + 100 * each.n_clusters_ for each in models]
     lower = 100 * (1 - min(at_two) / at_two[1])

@@ -325,6 +325,8 @@ class DPMeans(
         fields = first | fields | {"settings": first["settings"] | fields["settings"]}
         if self.discount:
             fields |= self._describe_discount(fields["settings"])
+        if self.min_cluster_weight:
+            fields["settings"] |= self._describe_light()
         outliers, bound = self._describe_outliers(), self._describe_bound()
         if outliers:
             outliers["settings"] = fields["settings"] | outliers["settings"]
@@ -337,6 +339,13 @@ class DPMeans(
             nearest_centers=not outliers and not self.min_cluster_weight,
             **fields | outliers | bound,
         )
+
+    def _describe_light(self) -> dict[str, str]:
+        """Return the line of `show` about the clusters whose rows have label -1."""
+        weights = self.cluster_weights_[self.cluster_weights_ < self.min_cluster_weight]
+        light = f"{checks.format_count(len(weights), 'cluster')} lighter than {self.min_cluster_weight:g}"
+        share = weights.sum() / (self.cluster_weights_.sum() + self.outlier_weight_)
+        return {"label -1": f"rows of {light} ({share:.2%} of all)"}
 
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""

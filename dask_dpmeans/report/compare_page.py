@@ -239,7 +239,7 @@ def _side_by_side(runs: list[Compared]) -> Table:
     lines = {
         "method": [type(each.run.model).__name__ for each in runs],
         "clusters, k": [f"{each.run.model.n_clusters_:,}" for each in runs],
-        "penalty": [f"{each.penalty:.6g}" if each.has_objective else "" for each in runs],
+        "penalty": [each.words.settings["penalty"] if each.has_objective else "" for each in runs],
         "inertia": [_inertia(each) for each in runs],
         "objective, J": [f"{each.run.model.objective_:.9g}" for each in runs],
     }

@@ -421,6 +421,13 @@ def test_seconds_are_measured(rows, run):
     assert f"by {found.n_shards} shards / 1 thread," in found.basis
 
 
+def test_the_first_scan_which_loads_compiled_loops_does_not_count(rows, run, monkeypatch):
+    scans = iter([5.0, 1.0, 2.0])
+    monkeypatch.setattr(cost, "_fold_seconds", lambda *_: next(scans))
+    found = dry_run(rows, run, MODEL, **SMALL)
+    assert found.pass_seconds == found.n_shards * found.shard_rows / found.sample_rows
+
+
 def test_a_chunk_that_is_decoded_more_than_once_is_paid_for_as_often():
     rows = zarr.create_array({}, shape=(N, 4), chunks=(192, 4), dtype=np.float32)
     layout = layout_of(rows, **SMALL)

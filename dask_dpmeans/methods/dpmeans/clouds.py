@@ -39,6 +39,8 @@ FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
 and at most the second."""
 LEAST_CHANCE = 1e-15
 """Smaller chances of a deviate count as this one."""
+MOST_EVIDENCE = -2 * float(ndtri(LEAST_CHANCE))
+"""The most that two deviates add up to."""
 Figures = tuple[float, float]
 """The logarithm of what clusters leave, of the error or of the links, and the best score."""
 

@@ -18,6 +18,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.dpmeans.clouds import edges
 from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters
 
 FEWEST = 5
@@ -63,12 +64,9 @@ def spread_ties(rows: Float64Array, random: np.random.Generator) -> Float64Array
         values, numbers, counts = np.unique(column, return_inverse=True, return_counts=True)
         drawn = random.random(len(column))
         if len(values) > 1:
-            middles = values[:-1] + np.diff(values) / 2
-            low = np.append(2 * values[0] - middles[0], middles)
-            high = np.append(middles, 2 * values[-1] - middles[-1])
+            low, high = edges(values)[:-1][numbers], edges(values)[1:][numbers]
             tied = counts[numbers] > 1
-            room = low[numbers] + drawn * (high - low)[numbers]
-            column[tied] = room[tied]
+            column[tied] = (low + drawn * (high - low))[tied]
     return spread
 
 

@@ -221,8 +221,9 @@ class Summary:
             )
 
         found = differ(self._clouds)
-        skewed = OneModeClouds(self.rows, self.weights)
-        if found < EVIDENCE or self.spherical or not skewed.fits(self.count):
+        skewed = OneModeClouds(self.rows, self.weights, self.count)
+        few = len(self.rows) < FEWEST_TRIED  # each may be a cluster
+        if found < EVIDENCE or self.spherical or few or not skewed.fits:
             return found
         return min(found, differ(skewed))
 

@@ -31,7 +31,12 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
-from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
+from dask_dpmeans.methods.dpmeans.clouds import (
+    Figures,
+    OneModeClouds,
+    UniformClouds,
+    deviate_from_clouds,
+)
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.dpmeans.summary import (
@@ -251,19 +256,23 @@ class CutEvidenceJob:
     n_clusters: int
 
     def __call__(self, rows: InMemoryRows) -> float:
-        """Return by how many standard deviations the cut differs from cuts of uniform clouds.
+        """Return by how many standard deviations the cut differs from cuts of clouds.
 
-        The deviates of the logarithm of the cut and of the best score are added.
+        The clouds are those of `Summary.evidence`.  The deviates of the logarithm of the cut and of the best score are added.
         """
         summary = self._some(self.parameters.summary(rows))
-        clouds = UniformClouds(summary.rows, summary.weights, summary.spherical)
-        n, seed = max(clouds.least_rows, len(summary.rows)), self.parameters.seed
+        uniform = UniformClouds(summary.rows, summary.weights, summary.spherical)
+        n, seed = max(uniform.least_rows, len(summary.rows)), self.parameters.seed
+        figures = self._figures(summary)
 
-        def of_cloud(number: int) -> Figures:
-            draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
-            return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
+        def differ(clouds: UniformClouds | OneModeClouds) -> float:
+            def of_cloud(number: int) -> Figures:
+                draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
+                return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
 
-        return deviate_from_clouds(self._figures(summary), of_cloud)
+            return deviate_from_clouds(figures, of_cloud)
+
+        return summary.least_of(differ, uniform)
 
     def _some(self, summary: Summary) -> Summary:
         """Return a summary of at most so many rows, drawn at random."""

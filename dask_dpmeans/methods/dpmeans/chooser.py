@@ -279,7 +279,11 @@ def _first_apart(
         return None
     places = [fitted.index(each) for each in intervals]
     jobs = [
-        ApartJob(parameters, number, tuple(tuple(half[place] for half in fits.centers) for place in places))
+        ApartJob(
+            parameters,
+            number,
+            tuple(tuple(half[place] for half in fits.centers) for place in places),
+        )
         for number, fits in enumerate(halved)
     ]
     answers = zip(*_run(source, jobs, rows), strict=True)

@@ -1,7 +1,8 @@
 """Clouds without clusters, and how far rows with clusters differ from them.
 
 They are uniform with the covariance of the rows, or of independent columns with one mode each: such
-rows are skewed, but have no clusters.
+rows are skewed, but have no clusters.  Independent categories have none, either: without clouds of
+their indicators the 1,728 rows of `car`, each combination of six categories once, were 27 clusters.
 """
 
 import math

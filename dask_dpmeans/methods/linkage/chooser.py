@@ -6,7 +6,7 @@
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
    the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
-   cuts of uniform clouds; then balls; then one cluster.
+   cuts of clouds without clusters; then balls; then one cluster.
 4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
@@ -258,7 +258,8 @@ class CutEvidenceJob:
     def __call__(self, rows: InMemoryRows) -> float:
         """Return by how many standard deviations the cut differs from cuts of clouds.
 
-        The clouds are those of `Summary.evidence`.  The deviates of the logarithm of the cut and of the best score are added.
+        The clouds are those of `Summary.evidence`.  The deviates of the logarithm of the cut and of the
+        best score are added.
         """
         summary = self._some(self.parameters.summary(rows))
         uniform = UniformClouds(summary.rows, summary.weights, summary.spherical)

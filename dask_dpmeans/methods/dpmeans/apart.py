@@ -118,4 +118,4 @@ def _quantiles(values: Float64Array, weights: Float64Array) -> Float64Array:
     """Return the quartiles, (3,), of numbers with weights."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(weights[order]) - weights[order] / 2
-    return np.interp(np.array([0.25, 0.5, 0.75]) * weights.sum(), sums, values[order])
+    return np.asarray(np.interp(np.array([0.25, 0.5, 0.75]) * weights.sum(), sums, values[order]))

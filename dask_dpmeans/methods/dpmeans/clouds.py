@@ -2,7 +2,7 @@
 
 They are uniform with the covariance of the rows, or of independent columns with one mode each: such
 rows are skewed, but have no clusters.  Independent categories have none, either: without clouds of
-their indicators the 1,728 rows of `car`, each combination of six categories once, were 27 clusters.
+their indicators the 1,728 rows of car of UCI, each combination of six categories once, were 27 clusters.
 """
 
 import math

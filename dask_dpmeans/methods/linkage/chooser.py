@@ -258,7 +258,7 @@ class CutEvidenceJob:
     def __call__(self, rows: InMemoryRows) -> float:
         """Return by how many standard deviations the cut differs from cuts of clouds.
 
-        The clouds are those of `Summary.evidence`.  The deviates of the logarithm of the cut and of the
+        The clouds are as in `Summary.evidence`.  The deviates of the logarithm of the cut and of the
         best score are added.
         """
         summary = self._some(self.parameters.summary(rows))

@@ -186,3 +186,16 @@ def _brief(value: object) -> str:
     if len(text) > MOST_CHARACTERS and isinstance(value, Sized):
         return f"<{type(value).__name__} of {len(value):,}>"
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+
+
+def spells_number(text: str) -> bool:
+    """Return whether a text spells a number.
+
+    >>> spells_number("1.5"), spells_number("Berlin")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError
 
 if TYPE_CHECKING:
     from dask_dpmeans.estimators.spec import MethodSpec
-    from dask_dpmeans.methods.dpmeans.sample import ClusterSample
+    from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample
     from dask_dpmeans.storage.manifest import Manifest
 
 

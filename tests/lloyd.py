@@ -19,10 +19,10 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.estimators.base import CentersMixin
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.assign import NearestLabels, Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings, clusters_of
 from dask_dpmeans.storage.array_spec import ArraySpec

@@ -434,7 +434,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         ),
         (
             ["path", "{data}", "--penalties", 9, "--max-clusters", 2],
-            "clusters, more than max_clusters=2: give a",
+            "clusters, more than --max-clusters 2: give a",
         ),
         (
             ["path", "{data}", "--number", 9],
@@ -540,7 +540,7 @@ def test_too_many_clusters_exit_2_and_keep_the_run(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 10)
     assert result.exit_code == 2
     assert (
-        "more than max_clusters=10: give a higher penalty, or a higher --max-clusters"
+        "more than --max-clusters 10: give a higher penalty, or a higher --max-clusters"
         in " ".join(result.output.split())
     )
     succeed("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 2000, "--resume")

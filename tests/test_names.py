@@ -33,9 +33,9 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.api.export import as_json, as_pipeline
-from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.api.fitting import dry_run
 from dask_dpmeans.cli import main
+from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.selection.metrics import partition
 from dask_dpmeans.selection.penalty import (

@@ -374,6 +374,10 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     assert "are not exactly the rows of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
+    with pytest.raises(InputError, match="X has 1 features, but DPMeans is expecting 3"):
+        page(
+            tmp_path / "run", data=rows[:, :1]
+        )  # rows that the user gives are read, or are an error
     (tmp_path / "rows.npy").unlink()
     assert report.origin.locate(open_run(tmp_path / "run").result.manifest) is None
     found = page(tmp_path / "run")

@@ -22,7 +22,7 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.figures.data import Change, changes, flows
-from dask_dpmeans.report import change_sentences, page, report
+from dask_dpmeans.report import page, report, sentences
 from dask_dpmeans.report.page import Picture, html
 from dask_dpmeans.selection.penalty import penalty_path, write_path
 
@@ -134,7 +134,7 @@ def test_objectives_are_compared_at_the_penalty_of_each(folder):
         assert lines[f"J at the penalty of {letter}"] == [f"{value:.9g}" for value in wanted]
     assert lines["objective, J"] == [f"{model.objective_:.9g}" for model in models]
     assert lines["clusters, k"] == [str(model.n_clusters_) for model in models]
-    assert lines["penalty"] == ["9", "100", "300"]
+    assert lines["penalty"] == ["9, a radius of 3", "100, a radius of 10", "300, a price"]
     assert lines["search"] == ["False", "False", "True"]
     at_two = [each.inertia_ + 100 * each.n_clusters_ for each in models]
     lower = 100 * (1 - min(at_two) / at_two[1])
@@ -218,7 +218,7 @@ def test_noise_is_a_class_of_its_own(folder, tmp_path):
     [caption] = [each.caption for each in found.tables if each.title == "Agreement"]
     assert caption.endswith("Rows without a cluster are a class of their own.")
     assert "noise (" in html(found)
-    same = [change_sentences.summary(changes(flows([np.array([0, 0, 1, -1])] * 2)), "A", "B")]
+    same = [sentences.changes_summary(changes(flows([np.array([0, 0, 1, -1])] * 2)), "A", "B")]
     assert same == ["All 2 clusters of A are the same in B."]
 
 
@@ -322,4 +322,6 @@ def test_damaged_labels_are_an_error_that_names_them(tmp_path):
 
 def test_a_single_cluster_that_stays_is_said_in_the_singular():
     stayed = Change("stayed", [0], [0], 9, 1.0)
-    assert change_sentences.summary([stayed], "A", "B") == "The only cluster of A is the same in B."
+    assert (
+        sentences.changes_summary([stayed], "A", "B") == "The only cluster of A is the same in B."
+    )

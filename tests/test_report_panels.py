@@ -12,8 +12,8 @@ from overviews import overview
 
 from dask_dpmeans.figures.data import Feature
 from dask_dpmeans.figures.plot.maps import shade
-from dask_dpmeans.report import cards
 from dask_dpmeans.report import live_panels as live
+from dask_dpmeans.report.page import _bars, cards
 
 COUNTS = arrays(np.float64, st.tuples(*[st.integers(1, 9)] * 3), elements=st.integers(0, 50))
 
@@ -48,7 +48,7 @@ def test_boxes_of_a_panel_have_the_colors_of_the_picture_and_the_weights_of_the_
 @given(arrays(np.float64, 6, elements=st.integers(0, 99)), st.integers(-500, 500))
 def test_histograms_of_a_card_have_the_same_area_and_bars_stay_inside(counts, score):
     overall = counts + 1
-    one = cards._bars(Feature("name", score / 10, 1.0, 0.0, 2.0, counts, overall))
+    one = _bars(Feature("name", score / 10, 1.0, 0.0, 2.0, counts, overall))
     assert 0 <= one.left <= one.left + one.width <= 100
     assert (one.left < 50) == (score < 0) or one.width == 0
     areas = [heights(path).sum() for path in (one.own, one.overall)]
@@ -58,7 +58,7 @@ def test_histograms_of_a_card_have_the_same_area_and_bars_stay_inside(counts, sc
 
 @given(st.floats(-0.049, 0.049))
 def test_a_score_that_rounds_to_zero_has_no_minus(score):
-    one = cards._bars(Feature("name", score, 1.0, 0.0, 2.0, np.ones(3), np.ones(3)))
+    one = _bars(Feature("name", score, 1.0, 0.0, 2.0, np.ones(3), np.ones(3)))
     assert one.score == "+0.0 sd"
 
 
@@ -92,7 +92,7 @@ def test_a_panel_without_clusters_or_bokeh_is_none(monkeypatch):
 
 def test_clusters_have_the_same_color_on_cards_and_panels():
     found = overview()
-    by_card = [each.color for each in cards.cards(found)]
+    by_card = [each.color for each in cards(found)]
     clusters = np.array([each.cluster for each in found.clusters])
     packed = live._color_bytes(live._colors(clusters, live._ranks(found)))
     assert by_card == ["#" + bytes(each[:3]).hex() for each in packed]

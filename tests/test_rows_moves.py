@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rows_cases import CASES
 from strategies import seeds
 
+from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared, nearest_two
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
-from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.row_exchange import costs_with, exchange_and_kick
 

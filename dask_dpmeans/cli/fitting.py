@@ -262,10 +262,11 @@ def fit_from_options(
             library.tables.say_estimate(dask_dpmeans.dry_run(rows, **job, **work), as_json)
         return
     shown, opened = library.progress(as_json), open_rows(*reading, **compute)
-    with resumable(out), _page_of(shown, out, live), opened as (rows, work), shown:
-        work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
-        library.fitting.write_run(rows, **job, groups=groups, **work)
-    library.tables.say_result(out, as_json, shown.pace.seconds())
+    with resumable(out):
+        with _page_of(shown, out, live), opened as (rows, work), shown:
+            work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
+            library.fitting.write_run(rows, **job, groups=groups, **work)
+        library.tables.say_result(out, as_json, shown.pace.seconds())
 
 
 def _page_of(

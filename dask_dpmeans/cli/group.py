@@ -138,13 +138,24 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command; from now on, a signal stops it in order."""
-        near = get_close_matches(args[0], self.homes(), 1)
+        near = get_close_matches(args[0], self.homes(), 1) or _of_estimator(args[0])
         if near and args[0] not in self.homes():
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         found = super().resolve_command(ctx, args)
         with stoppable() as stopper:
             stopper.working = True
         return found
+
+
+def _of_estimator(name: str) -> list[str]:
+    """Return the commands of the estimators whose names begin so, such as shapes for linkage.
+
+    >>> _of_estimator("linkage"), _of_estimator("graph-cut"), _of_estimator("cluster")
+    (['shapes'], ['graph'], [])
+    """
+    begin = name.replace("-", "").replace("_", "").lower()
+    found = [each.command for title, each in METHODS.items() if title.lower().startswith(begin)]
+    return [each for each in found if each]
 
 
 def is_forbidden(error: BaseException) -> bool:
@@ -206,7 +217,9 @@ def short_logs() -> Iterator[None]:
         logging.setLogRecordFactory(make)
 
 
-VALUE = r"'[^']*'|True|\{'[^{}]*\}"
+NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\d.,]*\d)"
+"""A number that Python can read: no group of digits follows after a comma."""
+VALUE = rf"'[^']*'|\"[^\"]*\"|True|\{{'[^{{}}]*\}}|{NUMBER}"
 """A value of a parameter in a message."""
 CALL = rf"(\w+(?:Means|Mixture))\((\w+)=({VALUE})\)"
 """An estimator with one parameter."""

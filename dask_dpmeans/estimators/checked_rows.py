@@ -1,18 +1,21 @@
-"""Rows that a user gives to an estimator, checked against its fit."""
+"""Rows that a user gives to an estimator, checked against its fit, and as a source."""
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, get_tags
 
-from dask_dpmeans import sources
+from dask_dpmeans import checks, sources
 from dask_dpmeans.errors import InputError
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Categories, Frame, Names
+    from dask_dpmeans.sources import Accepting, Categories, Frame, Names, RowSource, Stored
+    from dask_dpmeans.storage.location import AnyPlace
 
 MASKED = (
     "X is a masked array: fill or drop the masked entries first, as X.filled(0) does, or use DPMeans "
@@ -108,7 +111,7 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
 def _refuse_text(X: Any) -> None:
     """Raise `InputError` for objects, (...), among which is text that spells no number."""
     for place, value in np.ndenumerate(X):
-        if isinstance(value, str) and not _spells_number(value):
+        if isinstance(value, str) and not checks.spells_number(value):
             where = ", ".join(
                 f"{axis} {at:,}" for axis, at in zip(("row", "column"), place, strict=False)
             )
@@ -116,19 +119,6 @@ def _refuse_text(X: Any) -> None:
                 f"X holds the text {value!r} at {where}: encode text as numbers, or pass a data frame, "
                 "whose columns of text can be categories, with DPMeans or HDPMeans(divergence=...)"
             )
-
-
-def _spells_number(text: str) -> bool:
-    """Return whether a text spells a number.
-
-    >>> _spells_number("1.5"), _spells_number("Berlin")
-    (True, False)
-    """
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _not_rows(array: Any, model: str) -> InputError:
@@ -177,3 +167,51 @@ def check_output(model: Any, X: object) -> None:
         f'set_output(transform="{wanted}") makes a data frame in memory, and X is a {kind}, whose '
         f'distances are lazy: call set_output(transform="default") first, or pass {rows}'
     )
+
+
+def rows_of(
+    X: "ArrayLike | AnyPlace",
+    model: Any,
+    sample_weight: "ArrayLike | AnyPlace | None" = None,
+    **where: "Unpack[Stored]",
+) -> "RowSource":
+    """Return rows as a fit saw its rows, in one pass: the same columns, scale and features.
+
+    If a `SpectralDPMeans` cannot map new rows, return the rows of its embedding; X is not read.
+
+    Parameters
+    ----------
+    X : (n, d) rows as for `fit`, or the path or URL of a Zarr array, table or ``.npy`` file
+    model : a fitted estimator
+    sample_weight : (n,), optional
+    **where : client, threads, memory_limit, on_pass, storage_options, as for `dask_dpmeans.fit`
+
+    Raises
+    ------
+    InputError
+        There are not as many columns as the fit had, or others.
+    """
+    embedding = model.description().stored_rows
+    if embedding is not None:
+        return sources.as_source(embedding, **where)
+    column_names = None
+    rows: Any = X
+    if isinstance(X, str | os.PathLike):
+        column_names = tuple(getattr(model, "feature_names_in_", ()))
+    else:
+        rows = checked_rows(model, X, reset=False)
+    source = sources.as_source(
+        rows,
+        sample_weight,
+        column_names=column_names,
+        known_names=getattr(model, "feature_names_in_", None),
+        columns=model.feature_columns_,
+        scale=model.feature_scale_,
+        features=model.features_,
+        **model._reads(),
+        **where,
+    )
+    if source.layout.stored_columns != model.n_features_in_:
+        found = f"X has {source.layout.stored_columns} columns"
+        raise InputError(f"{found}, the fit had {model.n_features_in_}: give the same columns")
+    return source

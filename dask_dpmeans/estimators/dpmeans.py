@@ -41,8 +41,8 @@ from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
+from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample, open_centers, search_centers
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
-from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.methods.dpmeans.search import BEST, EFFORTS, NORMAL
 
 if TYPE_CHECKING:
@@ -325,6 +325,8 @@ class DPMeans(
         fields = first | fields | {"settings": first["settings"] | fields["settings"]}
         if self.discount:
             fields |= self._describe_discount(fields["settings"])
+        if self.min_cluster_weight:
+            fields["settings"] |= self._describe_light()
         outliers, bound = self._describe_outliers(), self._describe_bound()
         if outliers:
             outliers["settings"] = fields["settings"] | outliers["settings"]
@@ -337,6 +339,13 @@ class DPMeans(
             nearest_centers=not outliers and not self.min_cluster_weight,
             **fields | outliers | bound,
         )
+
+    def _describe_light(self) -> dict[str, str]:
+        """Return the line of `show` about the clusters whose rows have label -1."""
+        weights = self.cluster_weights_[self.cluster_weights_ < self.min_cluster_weight]
+        light = f"{checks.format_count(len(weights), 'cluster')} lighter than {self.min_cluster_weight:g}"
+        share = weights.sum() / (self.cluster_weights_.sum() + self.outlier_weight_)
+        return {"label -1": f"rows of {light} ({share:.2%} of all)"}
 
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""

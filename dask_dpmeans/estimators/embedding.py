@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.spectral import (
     Embedding,

@@ -76,7 +76,12 @@ def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
     try:
         return storage.RunStore.at(init).result(lambda manifest: CENTERS)
     except InputError as error:
-        raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
+        raise InputError(f"{INIT}, got {_shown(init)}: {error}") from error
+
+
+def _shown(init: object) -> str:
+    """Return the value of `init` for an error, a place by its path or URL."""
+    return checks.describe_value(getattr(init, "shown", init))
 
 
 def in_input_units(
@@ -84,9 +89,7 @@ def in_input_units(
 ) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:
-        raise InputError(
-            f"{INIT}, got {checks.describe_value(init)}, which has no centers among the rows"
-        )
+        raise InputError(f"{INIT}, got {_shown(init)}, which has no centers among the rows")
     if scale is None:
         return np.array(centers)
     return np.array(centers * scale)

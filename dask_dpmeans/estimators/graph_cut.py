@@ -21,8 +21,7 @@ from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
-from dask_dpmeans.methods.graph_cut.choice import CutChoice
-from dask_dpmeans.methods.graph_cut.chooser import AutoCut
+from dask_dpmeans.methods.graph_cut.choice import AutoCut, CutChoice
 from dask_dpmeans.methods.graph_cut.parts import FINEST
 from dask_dpmeans.storage.array_spec import ArraySpec
 

@@ -16,8 +16,8 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Features, Float64Array, Rows, Scratch, tiles
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.lazy import LazyModule

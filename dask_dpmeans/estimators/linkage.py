@@ -22,10 +22,9 @@ from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.row_options import without_row_options
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
-from dask_dpmeans.kernels.assign import NearestLabels
+from dask_dpmeans.kernels.assign import GroupDistances, NearestLabels, Predictions
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.groups import GroupDistances, GroupedPredictions, NearestGroups
 from dask_dpmeans.kernels.links import Links
 from dask_dpmeans.kernels.membership import Mixture, SoftPredictions
 from dask_dpmeans.kernels.metrics import metric_of
@@ -178,7 +177,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         It is -1 if rows of this micro-cluster are noise.
         """
         check_is_fitted(self)
-        kernel = NearestGroups(self._centers(), self._micro_labels(self.groups_))
+        kernel = NearestLabels(self._centers(), groups=self._micro_labels(self.groups_))
         return self._mapped(X, kernel, np.int32)
 
     def transform(self, X: object) -> Any:
@@ -214,7 +213,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         """
         groups = self._micro_labels(self.groups_at(n_clusters))
         if X is not None:
-            return self._mapped(X, NearestGroups(self._centers(), groups), np.int32)
+            return self._mapped(X, NearestLabels(self._centers(), groups=groups), np.int32)
         if not hasattr(self, "micro_labels_"):
             raise InputError("X must be given: a run does not keep the micro-clusters of its rows")
         return _take(groups.astype(np.int32), self.micro_labels_)
@@ -402,7 +401,7 @@ def _take(values: np.ndarray[Any, Any], numbers: Any) -> Any:
 
 def _predictor(result: "Result") -> Kernel:
     arrays, price = result.arrays, result.manifest.parameters["micro_penalty"]
-    return GroupedPredictions(Centers(arrays["micro_centers"]), _stored_labels(result), price)
+    return Predictions(Centers(arrays["micro_centers"]), price, groups=_stored_labels(result))
 
 
 def _stored_labels(result: "Result") -> Int64Array:

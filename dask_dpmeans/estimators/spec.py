@@ -21,8 +21,8 @@ from dask_dpmeans.kernels.membership import SoftPredictions
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import price_of
 from dask_dpmeans.methods.dpmeans.batch import lighter
+from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
-from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ against them), `births` (the rule that opens clusters) and `moments` (sums of cl
 - Costs: `divergence`, `metrics` and `great_circle`; `bregman`, `encoding` and `encoded` for other
   costs of columns; `price` for what clusters cost.
 - Faster ways to the same answer: `ranking`, `center_grid`, `center_tree`, `leading_columns`,
-  `center_moves`, `hamerly_bounds`, `pair_bounds`, `shard_reuse` and `joint_scan`.
+  `hamerly_bounds`, `pair_bounds`, `shard_reuse` and `joint_scan`.
 - The search: `move_statistics`, `row_exchange`, `short_search`, `outliers`.
-- The choice of a penalty: `center_path`, `halves`, `labelings`, `overlap`.
+- The choice of a penalty: `center_path`, `halves`, `labelings`.
 - Proofs of lower bounds: the folder `lower_bound`.
 - Other methods: the folder `graph_cut`; `hdp`, `kernel_centers`, `links` and `pieces`, `online`,
   `gibbs`, `ward`.

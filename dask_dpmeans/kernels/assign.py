@@ -7,9 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Rows, dense
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Float64Array,
+    IndexArray,
+    Int64Array,
+    Rows,
+    dense,
+)
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
@@ -176,14 +185,16 @@ class NearestLabels:
     centers: Centers
     noise: BoolArray | None = None
     """(k,), centers whose rows have label -1; None for none."""
+    groups: Int64Array | None = None
+    """(k,), the cluster of each center, -1 for noise; None if each is a cluster."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
         """Return labels, (height,) int32; -1 for outliers and for rows of noise."""
         if math.isfinite(self.centers.most):
             labels, squared = assign(block, self.centers)
-            return (labels_of(block.rows, labels, squared, self.centers, self.noise),)
+            return (labels_of(block.rows, labels, squared, self.centers, self.noise, self.groups),)
         labels = nearest(block.rows, self.centers, block.scratch)
-        return (labels_of(block.rows, labels, None, self.centers, self.noise),)
+        return (labels_of(block.rows, labels, None, self.centers, self.noise, self.groups),)
 
 
 @dataclass(frozen=True)
@@ -197,6 +208,8 @@ class Predictions:
     """(k,), centers whose rows have label -1; None for none."""
     shown: Divergence | None = None
     """What turns costs into the costs that users see; None to show them as they are."""
+    groups: Int64Array | None = None
+    """(k,), the cluster of each center, -1 for noise; None if each is a cluster."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
         """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each.
@@ -204,7 +217,7 @@ class Predictions:
         The cost of an outlier, whose label is -1, is its cost at the nearest center.
         """
         nearest, squared = assign(block, self.centers)
-        labels = labels_of(block.rows, nearest, squared, self.centers, self.noise)
+        labels = labels_of(block.rows, nearest, squared, self.centers, self.noise, self.groups)
         beyond = squared > self.penalty
         if self.shown is not None:
             squared = self.shown.shown_costs(block.rows, self.centers.values, nearest, squared)
@@ -217,13 +230,16 @@ def labels_of(
     costs: Float64Array | None,
     centers: Centers,
     noise: BoolArray | None,
+    groups: Int64Array | None = None,
 ) -> npt.NDArray[np.int32]:
     """Return labels, (n,), of rows, (n, d), from nearest centers, (n,), and the costs there, (n,).
 
-    Outliers, rows nearest to centers that are `noise`, (k,), and rows without any value have label
-    -1.  The costs may be None if there are no outliers.
+    A label is the number of a center, or its group if there are `groups`, (k,).  Outliers, rows
+    nearest to centers that are `noise`, (k,), and rows without any value have label -1.  The costs
+    may be None if there are no outliers.
     """
-    labels: npt.NDArray[np.int32] = nearest.astype(np.int32)
+    found = nearest if groups is None else groups[nearest]
+    labels: npt.NDArray[np.int32] = found.astype(np.int32)
     if noise is not None:
         labels[noise[nearest]] = -1
     if costs is not None and math.isfinite(centers.most):
@@ -247,3 +263,20 @@ class Distances:
         """Return Euclidean distances, (height, k), or the distances of the divergence."""
         divergence = self.shown or self.centers.divergence or SQUARED
         return (divergence.distances(block.rows, self.centers.values),)
+
+
+@dataclass(frozen=True)
+class GroupDistances:
+    """The kernel of a map: the distance of each row to the nearest center of each group."""
+
+    centers: Float64Array
+    """(k, d)."""
+    groups: Int64Array
+    """(k,), none empty."""
+
+    def __call__(self, block: Block) -> tuple[Float64Array]:
+        """Return Euclidean distances, (height, groups)."""
+        order = np.argsort(self.groups, kind="stable")
+        starts = np.flatnonzero(np.diff(self.groups[order], prepend=-1))
+        distances = cdist(block.rows, self.centers[order])
+        return (np.minimum.reduceat(distances, starts, axis=1),)

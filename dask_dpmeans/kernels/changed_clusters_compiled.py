@@ -120,6 +120,17 @@ def begin_pass(
 
 
 @compile_part
+def list_change(c: int, changed: Changed, count: int) -> int:
+    """List cluster c among those that changed in this pass, and return how many have changed."""
+    numbers, places, ages, _, _, _, _ = changed
+    if not ages[c]:
+        numbers[count], places[c] = c, count
+        count += 1
+    ages[c] = 2
+    return count
+
+
+@compile_part
 def note_change(
     c: int,
     changed: Changed,
@@ -134,12 +145,10 @@ def note_change(
     Also note how far other centers are from it.
     """
     centers, masses, counts = clusters
-    numbers, places, ages, distances, columns, apart, shares = changed
+    _, places, _, distances, columns, apart, shares = changed
     squared, column = work
-    if not ages[c]:
-        numbers[count], places[c] = c, count
-        count += 1
-    ages[c], share = 2, light_share(masses[c], others)
+    count = list_change(c, changed, count)
+    share = light_share(masses[c], others)
     shares[places[c]] = share
     for j in range(len(centers)):
         column[j] = columns[j, places[c]] = centers[j, c]

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
+from dask_dpmeans.kernels.numba_support import compile_part
 
 VANISHING = 1e-12
 """Unit rows whose average is no longer than this cancel; as in `divergence`."""
@@ -23,7 +23,7 @@ Data = tuple[Float64Array, Float64Array, bool]
 """Rows (n, d), weights (n,), and whether rows and centers have unit length."""
 
 
-@compile_loop
+@compile_part
 def pair_cost(first: float, second: float, squared: float, spherical: bool) -> float:
     """Return the rise of the error by the merge of clusters with these masses and this distance."""
     total = first + second
@@ -191,7 +191,7 @@ def _sum_halves(
     return weight, other
 
 
-@compile_loop
+@compile_part
 def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array) -> float:
     """Compiled twin of `halve` for one cluster; sides are (n,), work is (n + 8, d)."""
     m, d, spherical = len(members), work.shape[1], data[2]

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labels, Rows, Scratch
-from dask_dpmeans.kernels.center_moves import MARGIN
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two
-from dask_dpmeans.kernels.hamerly_bounds import rounded_down
+from dask_dpmeans.kernels.hamerly_bounds import MARGIN, rounded_down
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 LEAST_CENTERS = 128

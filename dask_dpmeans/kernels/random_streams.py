@@ -42,6 +42,7 @@ class Stream(IntEnum):
     POPULATION = 21
     SHORT_SEARCHES = 22
     NEAR_ROWS = 23
+    TIES = 24
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

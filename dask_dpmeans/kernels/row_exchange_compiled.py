@@ -12,6 +12,7 @@ from dask_dpmeans.kernels.changed_clusters_compiled import (
     first_changed,
     light_masses,
     lightest_mass,
+    list_change,
     note_change,
 )
 from dask_dpmeans.kernels.distance_parts import (
@@ -172,7 +173,6 @@ def _cheapest_direction(
     present: int,
     clusters: MovableClusters,
     squared: Float64Array,
-    vanishing: float,
 ) -> tuple[int, float]:
     """Return what `_cheapest` returns, for a row of unit length and centers that are directions."""
     centers, masses, counts = clusters
@@ -336,6 +336,9 @@ def exchange_rows_compiled(
     found = gains, roots, kept, ages, listed
     work, (light, heaviest) = (squared, np.empty(d)), light_masses(weights)
     changed, n_changed = first_changed(ages, d)
+    known = False
+    for i in range(n):
+        known |= kept[i] > 0.0
     while moved and passes < most:
         passes, moved, first = passes + 1, False, ZERO
         lightest, others = lightest_mass(clusters, 0.0), (lightest_mass(clusters, light), heaviest)
@@ -351,7 +354,13 @@ def exchange_rows_compiled(
                 out, share = weight * outlier_penalty, lightest / (lightest + weight)
                 # a row that gains more than a new cluster costs, or an outlier, moves without other clusters
                 few = len(changed[5]) > 1 or n_changed <= FEW_CHANGED * present
-                if few and not vanishing and kept[i] >= gain and not min(penalty, out) < gain:
+                if (
+                    known
+                    and few
+                    and not vanishing
+                    and kept[i] >= gain
+                    and not min(penalty, out) < gain
+                ):
                     heavy = others[0] / (others[0] + weight)
                     bound = cost_of_changed(
                         row, weight, own, roots[i], gain, heavy, changed, n_changed, masses
@@ -361,7 +370,7 @@ def exchange_rows_compiled(
                         continue
                 given = row, weight, own, present, clusters, squared
                 if vanishing:
-                    best, kept[i] = _cheapest_direction(*given, vanishing)
+                    best, kept[i] = _cheapest_direction(*given)
                 else:
                     best, kept[i] = _cheapest(*given, share)
                 best, least = _or_alone(best, kept[i], own, penalty, out, counts)
@@ -372,9 +381,13 @@ def exchange_rows_compiled(
                 for c in (own, best):
                     if c >= 0:
                         lightest = min(lightest, masses[c] if counts[c] else np.inf)
+                        if not known:  # all rows are compared with all clusters
+                            n_changed = list_change(c, changed, n_changed)
+                            continue
                         n_changed = note_change(
                             c, changed, n_changed, clusters, present, others, work
                         )
                 moved, first = True, i + 1
                 break  # the next rows see the clusters that this move leads to
+        known = True
     return passes

@@ -13,8 +13,8 @@ import numpy as np
 from dask_dpmeans.kernels.assign import LEAST_SPARSE, Scan
 from dask_dpmeans.kernels.births import Proposals
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
-from dask_dpmeans.kernels.center_moves import MARGIN
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.hamerly_bounds import MARGIN
 from dask_dpmeans.kernels.moments import Moments
 
 UNDERFLOW = 1e-290

@@ -20,8 +20,8 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
 from dask_dpmeans.kernels.graph_cut.gains import GivenLabels
 from dask_dpmeans.kernels.moments import Moments, total

@@ -18,6 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.features import (
     NEGLIGIBLE,
@@ -27,7 +28,6 @@ from dask_dpmeans.kernels.features import (
     rbf_kernel,
     unit_or_zero,
 )
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.random_streams import Stream, stream
 
 AFFINITIES = ("linear", "rbf", "nearest_neighbors", "precomputed")

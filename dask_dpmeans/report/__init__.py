@@ -1,8 +1,8 @@
 """Reports: a run, a path, a tree or a comparison of runs as one HTML page without a network.
 
 `run_page`, `path_page`, `tree_page` and `compare_page` make the contents of a `Page` (`page`), which
-writes them as HTML.  Of a run, `run_rows` reads the rows, `cards` has a card for each cluster, `live_panels`
-the maps that move, and `sentences` the words; `origin` tells where the rows are.
+writes them as HTML, with a card for each cluster.  Of a run, `run_rows` reads the rows, `live_panels`
+has the maps that move, and `sentences` the words; `origin` tells where the rows are.
 """
 
 import os

@@ -14,7 +14,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.data import Change, Flows, cluster_name, letters
-from dask_dpmeans.report import change_sentences
+from dask_dpmeans.report import sentences
 from dask_dpmeans.report.page import Page, Picture, Section, Table
 from dask_dpmeans.report.sentences import join_words
 from dask_dpmeans.selection.metrics import agreement_of
@@ -186,15 +186,15 @@ def _sentence(
     runs: list[Compared], found: Flows, neighbors: dict[tuple[int, int], list[Change]]
 ) -> str:
     """Return the first sentences of a page: agreement, and what became of the clusters."""
-    sentences: list[str] = []
+    told: list[str] = []
     for (one, other), changes in neighbors.items():
         first, second = runs[one].letter, runs[other].letter
         index = found.pairs[one, other].adjusted_rand
         agreed = f"{first} and {second} agree with an adjusted Rand index of {index:.2f}"
-        meaning = "" if sentences else " (1: the same clusters, 0: as by chance)"
-        changed = change_sentences.summary(changes, first, second)
-        sentences.append(f"{agreed}{meaning}. {changed}")
-    return " ".join([*sentences, *_lower(runs)])
+        meaning = "" if told else " (1: the same clusters, 0: as by chance)"
+        changed = sentences.changes_summary(changes, first, second)
+        told.append(f"{agreed}{meaning}. {changed}")
+    return " ".join([*told, *_lower(runs)])
 
 
 def _unfinished(runs: list[Compared]) -> list[str]:
@@ -211,8 +211,8 @@ def _section(
 ) -> Section:
     """Return the section about what became of the clusters of a run in the next one."""
     first, second = (runs[each].letter for each in both)
-    one, other = (change_sentences.Named(found.sizes[each], found.n_rows) for each in both)
-    text = change_sentences.sentences(changes, one, other, first, second)
+    one, other = (sentences.Named(found.sizes[each], found.n_rows) for each in both)
+    text = sentences.change_sentences(changes, one, other, first, second)
     shown = changes[:MOST_LINES]
     lines = [
         [
@@ -239,7 +239,7 @@ def _side_by_side(runs: list[Compared]) -> Table:
     lines = {
         "method": [type(each.run.model).__name__ for each in runs],
         "clusters, k": [f"{each.run.model.n_clusters_:,}" for each in runs],
-        "penalty": [f"{each.penalty:.6g}" if each.has_objective else "" for each in runs],
+        "penalty": [each.words.settings["penalty"] if each.has_objective else "" for each in runs],
         "inertia": [_inertia(each) for each in runs],
         "objective, J": [f"{each.run.model.objective_:.9g}" for each in runs],
     }

@@ -64,9 +64,8 @@ def page(
     """Return the contents of the page of a finished run; parameters as for `report`."""
     result, model = run.result, run.model
     manifest, names = result.manifest, _names(model)
-    if data is None:
-        data = origin.locate(manifest)
-    rows = read_rows(result, model, data, columns, where)
+    found = origin.locate(manifest) if data is None else data
+    rows = read_rows(result, model, found, columns, where, given=data is not None)
     return Page(
         store=result.store.shown,
         headline=sentences.headline(result, model),

@@ -56,9 +56,15 @@ class RowParts:
 
 
 def read_rows(
-    result: Result, model: Model, data: Any, columns: Sequence[int | str] | None, where: Stored
+    result: Result,
+    model: Model,
+    data: Any,
+    columns: Sequence[int | str] | None,
+    where: Stored,
+    *,
+    given: bool,
 ) -> RowParts:
-    """Return what the rows show, or a warning if they cannot be read."""
+    """Return what the rows show, or a warning if they cannot be read and were not `given` by the user."""
     words, chosen = model.description(), _chosen_columns(model, columns)
     if isinstance(getattr(model, "features_", None), Encoding):
         return RowParts(overview=plot_data.column_overview(model), notes=[NOT_FLAT])
@@ -82,6 +88,8 @@ def read_rows(
             return _chart(result, model, source)
         return _overview(result, model, source, chosen, _index_of(data))
     except (InputError, CorruptStoreError, OSError) as error:
+        if given:
+            raise
         return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
 
 

@@ -19,15 +19,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.api.description import fingerprint
-from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.errors import InputError, LockLostError, warn
 from dask_dpmeans.estimators.bounded import gap_of
+from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.geography import place_map
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.lower_bound.bounds import Fitted, clusters_at, highest
 from dask_dpmeans.methods.lower_bound.micro_prices import fitted_micro
 from dask_dpmeans.methods.lower_bound.row_prices import MOST_AXES, NOTHING

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
+from threading import enumerate as enumerate_threads
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,10 @@ from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
+LOOP_THREAD = "IO loop"
+"""Name of the thread of a client's event loop, if Dask started it."""
+LOOP_TIMEOUT = 5.0
+"""Seconds to wait for the loop of a client where no thread has this name: a fork has none."""
 QUIET = {
     "distributed.worker": "Failed to communicate with scheduler during heartbeat",
     "distributed.worker.state_machine": "Async instruction for ",
@@ -82,6 +87,8 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
 
 def _check_loop(client: Client, timeout: float) -> None:
     """Raise `InputError` if the event loop of a client has ended, which would keep each call waiting."""
+    if all(each.name != LOOP_THREAD for each in enumerate_threads()):
+        timeout = min(timeout, LOOP_TIMEOUT)
     try:
         client.sync(asyncio.sleep, 0, callback_timeout=timeout)
     except TimeoutError as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numcodecs import blosc, zstd
     from pyarrow import compute, parquet
     from pyarrow import csv as arrow_csv
+    from scipy import io as scipy_io
     from typing_extensions import TypeIs
 
     from dask_dpmeans.sources import cluster
@@ -39,6 +40,7 @@ else:
     compute = LazyModule("pyarrow.compute")
     parquet = LazyModule("pyarrow.parquet")
     arrow_csv = LazyModule("pyarrow.csv")
+    scipy_io = LazyModule("scipy.io")
     cluster = LazyModule("dask_dpmeans.sources.cluster")
     dask_tasks = LazyModule("dask_dpmeans.sources.executors.dask_tasks")
     cube_chunks = LazyModule("dask_dpmeans.sources.formats.cube_chunks")

@@ -19,12 +19,10 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats import tables
 from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
 from dask_dpmeans.sources.lazy_modules import pyarrow
-from dask_dpmeans.sources.opening import OpenedPath
+from dask_dpmeans.sources.opening import OpenedPath, is_path
 from dask_dpmeans.sources.options import InputArrays
 from dask_dpmeans.storage.location import Location
 
-PATH_MARKS = "/\\.#"
-"""Characters that tell the path of an array from the name of a column that is not there."""
 PART_ROWS = 2**17
 """Rows of a part of kept columns."""
 
@@ -200,7 +198,7 @@ def _is_column(argument: str, text: str, labels: Sequence[Any]) -> bool:
     """Return whether a text names a column; names that are not there are refused."""
     if text in labels:
         return True
-    if any(mark in text for mark in PATH_MARKS):
+    if is_path(text):
         return False
     check_column(argument, text, labels)
     return True

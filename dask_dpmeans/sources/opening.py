@@ -75,6 +75,10 @@ class OpenedPath(os.PathLike[str]):
         return self.path
 
 
+PATH_MARKS = "/\\.#"
+"""Characters that tell the path of an array from the name of a column that is not there."""
+
+
 @dataclass(frozen=True)
 class Opener:
     """Opens one argument of a user as an array."""
@@ -121,6 +125,8 @@ class Opener:
         if frame is not None:
             data = frame.read(self.name, used=self.used)[0]
         if isinstance(data, str | os.PathLike | Location):
+            if self.dimensions == 1:
+                self._refuse_name(data)
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
             return self._csr(data)
@@ -144,6 +150,14 @@ class Opener:
         if is_zarr_array(data):
             return self._stored(checked_store.make_absolute(data))
         return self._in_memory(data)
+
+    def _refuse_name(self, given: object) -> None:
+        """Refuse a text that is no path, and no column as the rows have no names of columns."""
+        if isinstance(given, str) and not is_path(given) and not os.path.exists(given):
+            raise InputError(
+                f"{self.name}: there is no file or folder {given!r}, and a name of a column needs rows with "
+                "names, such as a data frame"
+            )
 
     def _csr(self, data: spmatrix | sparray) -> csr_array:
         """Open a sparse matrix or array of scipy."""
@@ -248,6 +262,8 @@ def _without_unused(objects: Raw, used: Sequence[int] | None) -> Raw:
 
 def _open_npy(path: str, name: str) -> NpyFile:
     """Open a ``.npy`` file of numbers; nothing in it is unpickled."""
+    if not os.path.exists(path):
+        raise InputError(f"{name}: {path} does not exist")
     unread = f"{name}: {path} cannot be read as a .npy file"
     with csr_files.explained(unread):
         with open(path, "rb") as file:
@@ -307,6 +323,11 @@ def unwrap(data: object, name: str) -> Any:
             "which is in memory"
         )
     return data
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text can only be a path or URL, and no name of a column."""
+    return any(mark in text for mark in PATH_MARKS)
 
 
 def known_chunks(array: "da.Array") -> "da.Array":
@@ -379,5 +400,5 @@ def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
             f"number the {name}, for example with np.unique({name}, return_inverse=True)[1]"
         )
     if groups.shape[0] != n_rows:
-        counts = f"{n_rows:,} rows, but {groups.shape[0]:,} numbers"
+        counts = f"{checks.format_count(n_rows, 'row')}, but {checks.format_count(groups.shape[0], 'number')}"
         raise InputError(f"{name} must hold one number a row: {counts}")

@@ -20,7 +20,7 @@ from dask_dpmeans import DPMeans, InputError, dry_run, fit, sources
 from dask_dpmeans.api import cost
 from dask_dpmeans.api.cost import Sample, estimate_from, shard_seconds
 from dask_dpmeans.engine.plan import Plan
-from dask_dpmeans.methods.dpmeans.sample import SampleClusters
+from dask_dpmeans.methods.dpmeans.dry_run import SampleClusters
 from dask_dpmeans.sources import (
     Columns,
     Compute,
@@ -213,7 +213,7 @@ def test_the_price_of_a_sample_keeps_to_the_data_when_rows_are_repeated(run):
 def test_a_search_that_would_take_long_is_stopped_and_the_estimate_says_so(run, monkeypatch):
     rows, model = far_apart(2000, 200), DPMeans(3.0, search=True, random_state=0)
     assert "with which a search of 2,000 rows ends" in dry_run(rows, run, model).basis
-    monkeypatch.setattr("dask_dpmeans.methods.dpmeans.sample.SEARCH_PRODUCTS", 40 * 2000 * 128)
+    monkeypatch.setattr("dask_dpmeans.methods.dpmeans.dry_run.SEARCH_PRODUCTS", 40 * 2000 * 128)
     found = dry_run(rows, run, model)
     assert 40 < found.sample_clusters <= 80
     assert "at which a search of 2,000 rows was stopped; all rows may have many more" in found.basis
@@ -419,6 +419,13 @@ def test_seconds_are_measured(rows, run):
     assert found.load_seconds > 0
     assert f"one pass at {found.sample_clusters:,} clusters" in found.basis
     assert f"by {found.n_shards} shards / 1 thread," in found.basis
+
+
+def test_the_first_scan_which_loads_compiled_loops_does_not_count(rows, run, monkeypatch):
+    scans = iter([5.0, 1.0, 2.0])
+    monkeypatch.setattr(cost, "_fold_seconds", lambda *_: next(scans))
+    found = dry_run(rows, run, MODEL, **SMALL)
+    assert found.pass_seconds == found.n_shards * found.shard_rows / found.sample_rows
 
 
 def test_a_chunk_that_is_decoded_more_than_once_is_paid_for_as_often():

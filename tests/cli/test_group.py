@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -67,6 +70,10 @@ def test_an_error_without_a_message_is_logged_by_its_name(caplog: pytest.LogCapt
         ("pandas.read_csv('t', missing='x')", "pandas.read_csv('t', missing='x')"),
         ("give init='mean' and max_iter", "give init='mean' and max_iter"),
         ("missing='c' or --missing c", "missing='c' or --missing c"),
+        ('give effort="best"', "give --effort best"),
+        ("more than max_clusters=10: give", "more than --max-clusters 10: give"),
+        ("gap_tol=-2.5e-05, and", "--gap-tol -2.5e-05, and"),
+        ("max_clusters=1,000 of them", "max_clusters=1,000 of them"),
     ],
 )
 def test_parameters_are_told_as_options_of_the_command(message: str, told: str) -> None:
@@ -76,6 +83,39 @@ def test_parameters_are_told_as_options_of_the_command(message: str, told: str) 
 @given(st.text("abc =_'().{}:", max_size=60))
 def test_a_command_without_options_changes_no_message(message: str) -> None:
     assert in_options(message, ()) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("linkage", "shapes"), ("graph-cut", "graph"), ("predit", "predict")]
+)
+def test_a_command_by_another_name_is_pointed_to(given: str, meant: str) -> None:
+    assert f"No such command '{given}'. Did you mean '{meant}'?" in call(given).stderr
+    assert "Did you mean" not in call("anything").stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_fit_whose_output_is_full_is_finished_and_says_so() -> None:
+    command = [sys.executable, "-m", "dask_dpmeans", "fit", "rows.npy", "run.zarr"]
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [*command, "--penalty", "30"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert told.returncode == 3
+    assert told.stderr.endswith("run.zarr is finished\n")
+    assert "make room" in told.stderr
+    assert call("show", "run.zarr").exit_code == 0
+
+
+def test_a_run_without_centers_is_no_start_and_is_named_by_its_path() -> None:
+    call("kernel", "rows.npy", "kernel.zarr", "--penalty", 0.5)
+    said = call("fit", "rows.npy", "run.zarr", "--penalty", 4, "--init", "kernel.zarr")
+    assert f"got '{Path('kernel.zarr').resolve()}', which has no centers" in said.stderr
+
+
+def test_show_tells_of_rows_of_light_clusters() -> None:
+    np.save("light.npy", np.repeat([[0.0], [50.0], [99.0]], [5, 3, 2], axis=0))
+    said = call("fit", "light.npy", "run.zarr", "--penalty", 4, "--min-cluster-weight", 4)
+    assert "label -1    rows of 2 clusters lighter than 4 (50.00% of all)\n" in said.stdout
 
 
 def test_errors_of_commands_name_their_options() -> None:

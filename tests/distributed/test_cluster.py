@@ -312,7 +312,7 @@ def test_a_client_in_a_forked_process_is_refused(path):
         if not child:
             signal.alarm(20)  # a child that waits is ended
             with pytest.raises(InputError, match=r"does not work in a forked process"):
-                on_cluster(path, client, worker_timeout=0.2)
+                on_cluster(path, client)  # in less than the usual time to wait
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
 

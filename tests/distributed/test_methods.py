@@ -12,7 +12,7 @@ from two_workers import two_workers
 from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, SpectralDPMeans, fit
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.estimators.kernel_maps import Approximation
-from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.methods.hdp import batch, search
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.kernel.batch import Method

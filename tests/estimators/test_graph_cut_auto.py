@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dask_dpmeans import GraphCutDPMeans, InputError, fit, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.figures import data, plot
-from dask_dpmeans.methods.graph_cut import chooser
+from dask_dpmeans.methods.graph_cut import choice
 from dask_dpmeans.methods.graph_cut.choice import CutChoice
 from dask_dpmeans.report import page
 
@@ -111,7 +111,7 @@ def test_a_resumed_run_that_would_choose_otherwise_is_refused(stored, tmp_path, 
     run = tmp_path / "run.zarr"
     with pytest.warns(ConvergenceWarning, match="stopped at max_iter=2"):
         fit(stored, run, GraphCutDPMeans(max_iter=2, random_state=0))
-    monkeypatch.setattr(chooser, "LEAST_SCORE", 99.0)
+    monkeypatch.setattr(choice, "LEAST_SCORE", 99.0)
     with pytest.raises(InputError, match="the run was begun with the penalty -0"):
         fit(stored, run, GraphCutDPMeans(random_state=0), resume=True)
 

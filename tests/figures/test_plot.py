@@ -4,6 +4,7 @@ import io
 import runpy
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,37 @@ def test_a_tree_of_many_clusters_is_drawn_from_where_they_are_few(monkeypatch):
 @pytest.fixture(scope="module")
 def chosen():
     return DPMeans(random_state=0).fit(blobs(300, 2, 4, seed=3))
+
+
+def test_the_names_of_forty_leaves_do_not_touch():
+    rows = np.random.default_rng(0).normal(0, 10, (40, 2))
+    figure = plot.tree(cluster_tree(DPMeans(1e-9, random_state=0).fit(rows)))
+    [axes] = rendered(figure)
+    boxes = [each.get_window_extent() for each in axes.get_xticklabels()]
+    assert len(boxes) == 40
+    assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_the_names_of_penalties_do_not_touch(scale):
+    rows = scale * blobs(300, 2, 4, seed=3)
+    *_, stairs = rendered(plot.choice(DPMeans(random_state=0).fit(rows)))
+    boxes = [each.get_window_extent() for each in stairs.get_xticklabels() if each.get_text()]
+    assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
+
+
+def test_the_name_of_the_colors_fits_beside_a_profile_of_one_column():
+    model = DPMeans(4.0).fit(np.array([[0.0], [9.0]]))
+    _, bar = rendered(plot.profile(model))
+    box = bar.yaxis.label.get_window_extent()
+    assert box.y0 >= 0
+    assert box.y1 <= bar.figure.bbox.y1
+
+
+def test_no_share_is_above_all_rows():
+    bars, _ = rendered(plot.sizes(DPMeans(1e6).fit(np.eye(3))))
+    assert max(bars.get_xticks()) <= 1.0
+    assert bars.get_xlim()[1] == 1.25
 
 
 def test_a_negative_objective_that_falls_far_is_drawn_itself():
@@ -263,6 +295,7 @@ def test_sharing_names_data_sets_where_they_are_few():
     assert sorted(text.get_text() for text in axes.get_yticklabels()) == [
         str(number) for number in range(6)
     ]
+    assert axes.images[0].get_clim() == (0.0, data.sharing(model).shares.max())
     axes, _ = rendered(plot.sharing(model, max_lines=3, max_centers=2))
     assert axes.get_ylabel() == "6 data sets, by their main center\n3 lines of means"
     assert axes.get_xticklabels()[-1].get_text() == "others"

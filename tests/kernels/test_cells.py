@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.cells import cell_means, cell_means_compiled
 from dask_dpmeans.kernels.numba_support import plain
+from dask_dpmeans.kernels.short_search import cell_means, cell_means_compiled
 
 
 @st.composite

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import grid_problems, groupings
 
-from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.sources import as_source
 
 

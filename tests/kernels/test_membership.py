@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from strategies import TAME, rows_and_centers, seeds, table
 
 from dask_dpmeans.kernels import membership, numba_support
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest
-from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.membership import Margins, Memberships, Mixture, SoftPredictions
 from dask_dpmeans.kernels.sparse_rows import SparseRows, pack
 
@@ -183,7 +183,7 @@ def test_soft_predictions_of_groups_begin_with_plain_ones(drawn, n_groups, seed,
     joined = grouped(mixed, min(n_groups, len(mixed.centers)), seed)
     block = Block(0, rows, None)
     soft = SoftPredictions(joined, 2.0, min(top, joined.n_clusters))(block)
-    plain = GroupedPredictions(mixed.centers, joined.groups, 2.0)(block)
+    plain = Predictions(mixed.centers, 2.0, groups=joined.groups)(block)
     assert [each.tobytes() for each in soft[:3]] == [each.tobytes() for each in plain]
 
 

@@ -34,8 +34,8 @@ from dask_dpmeans.kernels import (
     numba_support,
     short_search,
 )
+from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.center_path import CompiledClusters
-from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
 from dask_dpmeans.kernels.numba_support import (
     CALL,

@@ -11,7 +11,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import zarr
 from click.testing import CliRunner
+from sklearn.base import clone
 
 from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load
 from dask_dpmeans.cli import main
@@ -71,6 +73,22 @@ def test_columns_of_a_table_by_name_are_the_only_ones_that_are_read(
     assert list(load(tmp_path / "run").feature_names_in_) == NAMES
     with pytest.raises(InputError, match=r"columns: there is no column 'ages' in data, which has"):
         fit(table, tmp_path / "other", DPMeans(9.0), columns=["ages"])
+
+
+@pytest.mark.parametrize("how", [{"sample_weight": "w"}, {"groups": "shop"}])
+def test_a_name_beside_rows_without_names_is_told_apart_from_a_path(
+    how: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [(argument, name)] = how.items()
+    model = HDPMeans(4.0, 9.0) if argument == "groups" else DPMeans(9.0)
+    told = f"^{argument}: there is no file or folder '{name}', and a name of a column needs rows with names"
+    with pytest.raises(InputError, match=told):
+        model.fit(ROWS, **how)
+    monkeypatch.chdir(tmp_path)
+    zarr.create_array(name, data=np.arange(40) % 2)
+    by_path = clone(model).fit(ROWS, **how)
+    given = clone(model).fit(ROWS, **{argument: np.arange(40) % 2})
+    assert by_path.cluster_centers_.tobytes() == given.cluster_centers_.tobytes()
 
 
 @pytest.mark.parametrize("form", [*FORMS, "parquet", "parquet of named columns"])

@@ -5,7 +5,7 @@ what a fit alone tells: its clusters, its steps and the choice of its penalty; `
 `label_maps` are named after their pictures.  `labelings` compares labels, and `ribbons` lays out their flows.
 """
 
-from dask_dpmeans.api.fitted_rows import rows_of
+from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.figures.data.clusters import (
     History,
     Numbers,

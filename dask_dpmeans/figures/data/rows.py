@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.fitted_rows import rows_of
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.figures.data.columns import (
     Model,
     centers_of,
@@ -19,11 +19,11 @@ from dask_dpmeans.figures.data.columns import (
     column_numbers,
     drawn_centers,
 )
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.boxes import Histogram
 from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.plot_statistics import Bounds, Chart, Covariance, Plane
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
@@ -213,7 +213,7 @@ def nearest_clusters(model: Model) -> Kernel:
     centers, groups = Centers(drawn_centers(model)), groups_of(model)
     if hasattr(model, "micro_noise_"):
         groups = np.where(model.micro_noise_, -1, groups)
-    return GroupedPredictions(centers, groups, math.inf)
+    return Predictions(centers, math.inf, groups=groups)
 
 
 def column_view(source: RowSource, model: Model, names: list[str], columns: list[int]) -> View:

@@ -20,7 +20,7 @@ try:
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
-    from dask_dpmeans.figures.plot.label_maps import label_map
+    from dask_dpmeans.figures.plot.maps import label_map
     from dask_dpmeans.figures.plot.ribbons import flows
     from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path

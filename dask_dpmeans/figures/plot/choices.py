@@ -15,6 +15,8 @@ from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 
 BEYOND, FEWEST_SHOWN = 1.2, 10
 """Numbers of clusters are drawn up to this multiple of the largest alternative, or to this number."""
+MOST_PLAIN = 1e7
+"""If there are penalties from here on, labels are such as 1e+07; with all digits, eight of them would overlap."""
 LABEL = (0.06, 0.13)
 """Width and height of a label, as shares of a panel."""
 ABOVE = 3
@@ -111,7 +113,7 @@ def _draw_stairs(axes: Axes, found: data.Numbers) -> None:
 
 
 def _scale_penalties(axes: Axes, low: float, high: float, sign: float) -> None:
-    """Scale the horizontal axis for penalties, in the logarithm, with plain numbers.
+    """Scale the horizontal axis for penalties, in the logarithm, with plain numbers if there is room.
 
     The numbers are positive, and penalties are that times `sign`.
     """
@@ -119,7 +121,8 @@ def _scale_penalties(axes: Axes, low: float, high: float, sign: float) -> None:
     axes.set_xlim(low, high)
     subs = (1,) if max(low, high) > 100 * min(low, high) else (1, 2, 5)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=8))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{sign * value:,.12g}"))
+    style = ",.12g" if max(low, high) < MOST_PLAIN else "g"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{sign * value:{style}}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 

@@ -19,6 +19,8 @@ MOST_WIDTH = 7.0
 """Width of the widest picture, in inches."""
 MANY = 300
 """Lighter clusters are drawn as one area: the picture of 11,494 bars took 25 s and 4.6 MB."""
+LEAST_LINES = 3
+"""Lines of the lowest profile; the label of its colors would be cut beside fewer."""
 MOST_SCORE = 3.0
 """Larger scores have the color of this one, so that one outlier does not make all others pale."""
 
@@ -95,7 +97,9 @@ def _write_shares(axes: Axes, shares: Float64Array) -> None:
             "fontsize": canvas.SMALL,
         }
         axes.annotate(format_share(float(share)), (share, rank), (3, 0), **place)
-    axes.set_xlim(0, 1.25 * shares.max())
+    end = 1.25 * shares.max()
+    axes.set_xlim(0, end)
+    axes.set_xticks([each for each in axes.get_xticks() if 0 <= each <= min(end, 1.0)])
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -132,7 +136,9 @@ def profile(
     left_out = _left_out("clusters", [str(each) for each in found.clusters_left_out])
     left_out += _left_out("features", found.features_left_out)
     width = canvas.within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
-    figure = canvas.new_figure(figure, ax, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
+    figure = canvas.new_figure(
+        figure, ax, width, 1.4 + 0.2 * max(lines, LEAST_LINES) + 0.18 * len(left_out)
+    )
     axes = figure.subplots()
     largest = float(np.abs(found.scores).max())
     bound = canvas.within(largest, 1.0, MOST_SCORE)
@@ -204,7 +210,7 @@ def sharing(
     height = canvas.within(1.4 + 0.18 * lines, 3, 8)
     figure = canvas.new_figure(figure, ax, width, height)
     axes = figure.subplots()
-    colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": 1}
+    colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": found.shares.max()}
     image = axes.imshow(found.shares, aspect="auto", interpolation="nearest", **colors)
     names, label = [str(each) for each in found.centers], "cluster, the heaviest first"
     if len(found.centers_together):

@@ -17,6 +17,8 @@ from dask_dpmeans.selection.tree import ClusterTree
 
 MOST_LEAVES = 300
 """Number of clusters, or of micro-clusters, that fit side by side."""
+LABEL_WIDTH = 0.15
+"""Inches of the name of a cluster, turned by 90 degrees."""
 LEAST_GAIN = 1e-3
 """Merges that save less of the cut are drawn as if they saved this."""
 
@@ -42,7 +44,8 @@ def tree(
     if not found.joins:
         reason = "the tree has no levels at which clusters join"
         raise InputError(f"{reason}: it needs two clusters, and higher penalties")
-    figure = canvas.new_figure(figure, ax, canvas.WIDTH, 4.0)
+    wide = LABEL_WIDTH * len(found.leaves) if len(found.leaves) <= canvas.FEW else 0.0
+    figure = canvas.new_figure(figure, ax, max(canvas.WIDTH, 1.3 + wide), 4.0)
     axes = figure.subplots()
     axes.set_yscale("log")
     bottom = drawn.leaves.penalty or found.joins[0].height / 2

@@ -7,7 +7,8 @@
 - `chooser` chooses a penalty (`auto_penalty` the search at it): `summary` has the rows
   that choose, `path` the fits at many penalties, `clouds` rows without clusters, `choice` the answer,
   `stability` and `mixture` how sure it is.
-- `bisection` and `farthest_first` find a penalty for a number of clusters.
+- `bisection` and `farthest_first` find a penalty for a number of clusters; `dry_run` has clusters of
+  the first rows, from which a dry run estimates.
 
 Lower bounds of the objective are in `methods.lower_bound`.
 """

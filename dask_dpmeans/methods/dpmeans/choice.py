@@ -109,6 +109,8 @@ class Choice:
     intervals: tuple[Interval, ...]
     """The penalties at which each number of clusters is best, rising.  The first starts and the
     last ends at a limit of the penalties."""
+    apart: bool = field(default=False, kw_only=True)
+    """Whether there are clusters with less evidence, as hardly any rows are between them."""
     leading: str | None = field(default=None, kw_only=True)
     """The column, by name or number, that holds nearly all of the squared spread; None if none does."""
 
@@ -149,6 +151,8 @@ class Choice:
         count = format_count(self.n_clusters, "cluster")
         if not self.divided:
             return f"{count}: no other number {self.without}"
+        if self.apart:
+            return f"{count}: hardly any rows are between them"
         if self.chosen.score >= max(
             each.score for each in self.alternatives if each.n_clusters > 1
         ):
@@ -195,6 +199,8 @@ class Choice:
         chosen = self.chosen
         if self.of_part:
             return self._why_small
+        if chosen.n_clusters == self.rows_used:
+            return f"{chosen.n_clusters:,} clusters, because only so many rows differ: each is one."
         grows = f"grows {_three_digits(chosen.high / chosen.low)} times"
         if chosen.negative:
             grows = f"shrinks {_three_digits(chosen.low / chosen.high)} times"
@@ -218,6 +224,11 @@ class Choice:
             penalty = _three_digits(second.penalty)
             count = format_count(second.n_clusters, "cluster")
             text += f" Nearly as good: {count}, at penalty {penalty}."
+        if self.apart:
+            text += (
+                f" Evenly spread rows divide about as well (evidence {self.evidence:.1f}), but hardly any "
+                "rows are between these clusters."
+            )
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
@@ -287,8 +298,14 @@ class Choice:
             return "1 cluster, because all rows are equal."
         if len(self.alternatives) == 1:
             return "1 cluster, because too few rows differ for more."
+        best = self.alternatives[1]
+        if self.evidence == 0 and best.stability is not None:
+            return (
+                f"1 cluster. The best division is into {best.n_clusters:,}, but fits of halves of the "
+                f"{self.halved} do not agree on it: their adjusted Rand index is {best.stability:.2f}."
+            )
         return (
-            f"1 cluster. The best division is into {self.alternatives[1].n_clusters:,}, but rows "
+            f"1 cluster. The best division is into {best.n_clusters:,}, but rows "
             "without clusters, spread evenly in the same directions or with columns as skewed, divide "
             f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE} is needed."
         )
@@ -318,6 +335,8 @@ class Choice:
     @classmethod
     def _fits(cls, name: str, value: Any) -> bool:
         """Return whether a field of a choice or of an alternative can have a value."""
+        if name == "apart":
+            return isinstance(value, bool)
         if name in ("n_clusters", "tried", "rows_used", "components"):
             return type(value) is int and value > 0
         if name == "largest":  # of one row

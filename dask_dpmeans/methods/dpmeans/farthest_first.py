@@ -135,6 +135,8 @@ def traverse(
     if not len(numbers) and divergence is None:
         check_squares(source.summary)
     if len(numbers) < k and not fewer:
+        if not len(numbers):
+            raise InputError("all rows are equal: there is one cluster at any penalty")
         raise InputError(
             f"{k} clusters are more than the rows that differ from each other and from their mean, "
             f"{len(numbers)}: ask for fewer"

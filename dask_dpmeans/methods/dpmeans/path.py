@@ -17,10 +17,10 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
 from dask_dpmeans.engine.plan import Answer, Source, run_fits
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import nearest
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.price import penalty_between, price_of
 from dask_dpmeans.kernels.random_streams import Stream, stream

@@ -22,8 +22,9 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.lazy import LazyModule
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers, Schedule, cross
 from dask_dpmeans.methods.dpmeans.moves import Placement
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN
@@ -35,10 +36,12 @@ from dask_dpmeans.methods.dpmeans.starts import (
     may_cross_all_rows,
     start_at,
 )
-from dask_dpmeans.methods.lower_bound.bounds import FEW_ROWS, clusters_at, highest
 
 if TYPE_CHECKING:
     from dask_dpmeans.methods.dpmeans.search import Method
+    from dask_dpmeans.methods.lower_bound import bounds
+else:
+    bounds = LazyModule("dask_dpmeans.methods.lower_bound.bounds")
 
 MEMBERS = 16
 """Members that survive; HG-means keeps 10 to 20."""
@@ -162,8 +165,8 @@ def proved_gap(method: "Method", source: Source, state: State) -> float:
         )
     gathered = source.fold(Gather(), name="gather")
     data = gathered.rows, gathered.weights, method.penalty
-    found = clusters_at(*data, state.centers, source)
-    bound, _ = highest(found, FEW_ROWS)
+    found = bounds.clusters_at(*data, state.centers, source)
+    bound, _ = bounds.highest(found, bounds.FEW_ROWS)
     return max(0.0, found.objective / bound.value - 1)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared, squared_distances
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.row_exchange import Exchanged, Rule, exchange
 

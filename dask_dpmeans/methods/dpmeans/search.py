@@ -35,9 +35,9 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import NamedArrays, Step, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
+from dask_dpmeans.kernels.answers import Gather, GatheredRows
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather, GatheredRows
 from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream

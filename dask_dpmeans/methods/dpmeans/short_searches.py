@@ -4,7 +4,7 @@ Some short searches (`kernels.short_search`) each start at rows of their own.  C
 each is the crossover of two winners of binary tournaments, with one center swapped, after moves of
 single rows and merges.  The lowest that differ survive, until children fail in a row.
 
-If rows are more, the population searches weighted means of cells (`kernels.cells`).  Its lowest
+If rows are more, the population searches weighted means of cells (`cell_means`).  Its lowest
 members settle on smaller cells and then on the rows, and have a few children on each.  Of many rows
 in few columns, the end on smaller cells is the end.
 """
@@ -13,11 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.cells import cell_means
-from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.price import Price
-from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows, Partition
+from dask_dpmeans.kernels.short_search import SWAP_TRIES, FewRows, Partition, cell_means
 from dask_dpmeans.methods.dpmeans.row_exchange import LEAST_GAIN, MOST_PASSES, ROW_WORK
 
 MEMBERS, MEMBERS_OF_MANY, MANY_ROWS = 16, 24, 2**10
@@ -161,8 +160,9 @@ def _evolve(
     """
     least, work, failed = LEAST_GAIN * few.penalty, 0, 0
     while failed < failures and work < MOST_WORK:
-        drawn = random.random((2, 2)).min(axis=1) * len(members)
-        one, two = members[int(drawn[0])], members[int(drawn[1])]
+        drawn = random.random(4).tolist()
+        one = members[int(min(drawn[:2]) * len(members))]
+        two = members[int(min(drawn[2:]) * len(members))]
         tries = int(random.integers(1, SWAP_TRIES, endpoint=True))
         draws = random.random(one.centers.shape[1] + two.centers.shape[1] + 2 * tries)
         child = few.child(one, two, draws)
@@ -170,8 +170,9 @@ def _evolve(
         failed += 1
         if child.objective < members[0].objective - least:
             failed = 0
-        alike = any(abs(child.objective - each.objective) <= least for each in members)
-        if child.objective < members[-1].objective and not alike:
+        if child.objective >= members[-1].objective:
+            continue
+        if all(abs(child.objective - each.objective) > least for each in members):
             members = sorted([*members[:-1], child], key=_objective)
     return members
 

@@ -13,9 +13,9 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.answers import Gather, GatheredRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
-from dask_dpmeans.kernels.gather import Gather, GatheredRows
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials

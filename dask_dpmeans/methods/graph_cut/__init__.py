@@ -2,5 +2,5 @@
 
 `objective` has what both methods share.  `multilevel` starts with a cluster for each node and merges,
 `sweep` with one cluster, as Algorithm 1 does.  `partitioner` has the merges and moves of a level;
-`parts`, `chooser` and `choice` choose a penalty.
+`parts` and `choice` choose a penalty.
 """

@@ -26,9 +26,9 @@ import numpy as np
 
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.hdp import NearestUses
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import check_number

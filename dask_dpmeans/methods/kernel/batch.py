@@ -16,9 +16,9 @@ from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.answers import Gather
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Labels
-from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
     ImplicitLabels,

@@ -21,10 +21,10 @@ from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
-from dask_dpmeans.kernels.groups import NearestGroups
 from dask_dpmeans.kernels.links import Links, LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total
@@ -298,10 +298,10 @@ class Method(BaseMethod):
         """Return the label of the rows of each micro-cluster, (K,): its group, or -1 if noise."""
         return labels_of(groups, micro.centers, micro.weights, micro.inertias, self.noise)
 
-    def labels(self, source: Source, state: State) -> NearestGroups:
+    def labels(self, source: Source, state: State) -> NearestLabels:
         """Return the kernel of a map that labels the rows by a state."""
         labels = self.micro_labels(state.micro, state.grouping.groups)
-        return NearestGroups(Centers(state.micro.centers), labels)
+        return NearestLabels(Centers(state.micro.centers), groups=labels)
 
     def result(self, source: Source, state: State) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""

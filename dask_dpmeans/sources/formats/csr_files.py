@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 from zipfile import ZipFile
 
-from scipy.io import mminfo, mmread
 from scipy.sparse import csr_array, load_npz
 
 from dask_dpmeans.errors import InputError, reason_of
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, from_scipy
-from dask_dpmeans.sources.lazy_modules import checked_store, zarr
+from dask_dpmeans.sources.lazy_modules import checked_store, scipy_io, zarr
 from dask_dpmeans.sources.resources import own_resources
 
 ENCODINGS = ("csr_matrix", "csc_matrix")
@@ -108,12 +107,12 @@ def open_npz(path: str, name: str) -> csr_array:
 def open_mtx(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a Matrix Market file; symmetric ones store half."""
     with explained(f"{name}: {path} cannot be read as a Matrix Market file"):
-        rows, columns, entries, *_ = mminfo(path)
+        rows, columns, entries, *_ = scipy_io.mminfo(path)
         if MTX_BYTES * entries > own_resources(None, None).memory:
             raise InputError(
                 f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, "
                 "all of which are read into memory: write it as a Zarr group in the layout of "
                 "anndata, which is read in parts"
             )
-        matrix = mmread(path, spmatrix=False)
+        matrix = scipy_io.mmread(path, spmatrix=False)
     return from_scipy(csr_array(matrix), name)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.sources.formats.table_files import TableFile, TablePart, check_columns
@@ -175,7 +176,7 @@ def _header(file: Location, name: str) -> tuple[CsvColumns, int]:
     subject = f"{name}: the first line of {file.shown} must hold the names of the columns"
     if not any(names):
         raise InputError(f"{subject}, and it is empty")
-    if all(map(_is_number, names)) and not _are_labels(names):
+    if all(map(checks.spells_number, names)) and not _are_labels(names):
         raise InputError(
             f"{subject}, and it holds numbers: write one, as {way.format('header=None')} does"
         )
@@ -268,7 +269,7 @@ def explain_texts(texts: Sequence[str], path: str) -> tuple[str, str | None] | N
     >>> explain_texts(["n/a", "2"], "t.csv")
     ('n/a', None)
     """
-    others = [each for each in texts if not _is_number(each)][:MOST_TEXTS]
+    others = [each for each in texts if not checks.spells_number(each)][:MOST_TEXTS]
     if not others:
         return None
     for form, options in WRITTEN.items():
@@ -276,14 +277,6 @@ def explain_texts(texts: Sequence[str], path: str) -> tuple[str, str | None] | N
             way = f"pandas.read_csv({path!r}, {options}).to_parquet('table.parquet')"
             return others[0], way
     return others[0], None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _common_type(first: Any, second: Any) -> Any:

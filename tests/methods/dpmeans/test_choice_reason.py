@@ -39,6 +39,19 @@ def choice(
             "the same directions or with columns as skewed, divide about as well: the evidence is 1.2, "
             "and 3.0 is needed.",
         ),
+        (
+            choice(ONE, replace(FIVE, stability=0.06), evidence=0.0),
+            "1 cluster. The best division is into 5, but fits of halves of the rows do not agree on it: "
+            "their adjusted Rand index is 0.06.",
+        ),
+        (choice(FIVE, ONE, rows=5), "5 clusters, because only so many rows differ: each is one."),
+        (
+            replace(choice(FIVE, NINE, evidence=1.25), apart=True),
+            "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
+            "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
+            "Evenly spread rows divide about as well (evidence 1.2), but hardly any rows are between "
+            "these clusters.",
+        ),
         (choice(ONE, tried=1, rows=1), "1 cluster, because all rows are equal."),
         (choice(ONE, rows=3), "1 cluster, because too few rows differ for more."),
     ],

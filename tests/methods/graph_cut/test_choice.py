@@ -16,9 +16,8 @@ from strategies import cut_cost, graphs
 
 from dask_dpmeans.kernels.merge_path import linked_to_others
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.methods.graph_cut import chooser, multilevel, parts
-from dask_dpmeans.methods.graph_cut.choice import CutAlternative, CutChoice
-from dask_dpmeans.methods.graph_cut.chooser import AutoCut, most_alike
+from dask_dpmeans.methods.graph_cut import choice, multilevel, parts
+from dask_dpmeans.methods.graph_cut.choice import AutoCut, CutAlternative, CutChoice, most_alike
 from dask_dpmeans.methods.graph_cut.parts import Level, Parted, convex_hull, slope
 from dask_dpmeans.sources import as_source
 
@@ -128,7 +127,7 @@ def test_a_graph_in_space_without_clusters_has_one(graph):
 
 def test_random_graphs_that_do_as_well_are_evidence_against_clusters(monkeypatch):
     graph, _ = planted([200], 8, 0)
-    monkeypatch.setattr(chooser, "LEAST_SCORE", 0.0)
+    monkeypatch.setattr(choice, "LEAST_SCORE", 0.0)
     found = chosen(graph).choice
     assert found.n_clusters == 1
     assert abs(found.evidence) < 3
@@ -254,7 +253,7 @@ SEVEN = CutAlternative(7, -0.65, -0.7, -0.6, 2.9, 0.95)
 INTERVALS = (Interval(5, -0.6, -0.15), Interval(1, -0.04, -0.003))
 
 
-def choice(*alternatives, evidence=9.0, components=1):
+def cut_choice(*alternatives, evidence=9.0, components=1):
     return CutChoice(alternatives, evidence, 9, 9, 100, INTERVALS, components)
 
 
@@ -262,32 +261,32 @@ def choice(*alternatives, evidence=9.0, components=1):
     ("given_choice", "reason"),
     [
         (
-            choice(FIVE),
+            cut_choice(FIVE),
             "5 clusters stay the best while the penalty shrinks 4 times, from -0.6 to -0.15. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 9 stays as long.",
         ),
         (
-            choice(ONE, replace(FIVE, stability=0.2), evidence=0.0),
+            cut_choice(ONE, replace(FIVE, stability=0.2), evidence=0.0),
             "1 cluster. The best division is into 5, but it is the best over a short range of "
             "penalties, or halves of the links disagree on it: score times stability is 0.62, and "
             "1 is needed.",
         ),
         (
-            choice(ONE, FIVE, evidence=1.25),
+            cut_choice(ONE, FIVE, evidence=1.25),
             "1 cluster. The best division is into 5, but random graphs with the same degrees divide "
             "about as well: the evidence is 1.2, and 3 is needed.",
         ),
         (
-            choice(ONE),
+            cut_choice(ONE),
             "1 cluster, because nothing divides the links at any penalty that was tried.",
         ),
         (
-            choice(FIVE, components=5),
+            cut_choice(FIVE, components=5),
             "5 clusters, the components of the graph, because nothing divides the links at any "
             "penalty that was tried.",
         ),
         (
-            choice(FIVE, SEVEN, components=5),
+            cut_choice(FIVE, SEVEN, components=5),
             "5 clusters, the components of the graph. The best division is into 7, but its range of "
             "penalties is shorter, or halves of the links disagree on it.",
         ),
@@ -299,17 +298,17 @@ def test_a_reason_is_a_sentence(given_choice, reason):
 
 
 def test_a_reason_names_the_next_best_and_the_limit():
-    assert choice(FIVE, SEVEN).reason.endswith(" Nearly as good: 7 clusters, at penalty -0.65.")
-    cut_short = replace(choice(SEVEN), largest=8)
+    assert cut_choice(FIVE, SEVEN).reason.endswith(" Nearly as good: 7 clusters, at penalty -0.65.")
+    cut_short = replace(cut_choice(SEVEN), largest=8)
     assert cut_short.reason.endswith(" More than 9 clusters were not tried.")
-    cut_short = replace(choice(ONE, SEVEN, evidence=0.5), largest=8)
+    cut_short = replace(cut_choice(ONE, SEVEN, evidence=0.5), largest=8)
     assert cut_short.reason.endswith(" is needed. More than 9 clusters were not tried.")
-    assert choice(SEVEN).reason.endswith("no other number up to 9 stays as long.")
+    assert cut_choice(SEVEN).reason.endswith("no other number up to 9 stays as long.")
 
 
 @pytest.mark.parametrize("name", ["penalty", "low", "high"])
 def test_a_penalty_that_no_cut_has_is_refused(name):
-    told = choice(FIVE).as_json()
+    told = cut_choice(FIVE).as_json()
     told["alternatives"][0][name] = 0.5
     with pytest.raises(ValueError, match=rf"choice\.{name} cannot be 0\.5"):
         CutChoice.from_json(told)

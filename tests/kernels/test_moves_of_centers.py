@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.kernels import center_moves, numba_support
+from dask_dpmeans.kernels import hamerly_bounds, numba_support
 from dask_dpmeans.kernels.block import Scratch
-from dask_dpmeans.kernels.center_moves import _moves
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.hamerly_bounds import HamerlyBounds
+from dask_dpmeans.kernels.hamerly_bounds import HamerlyBounds, _moves
 
 
 def two_passes(k, fresh, moving, d, seed):
@@ -34,7 +33,7 @@ def test_moves_are_those_of_all_distances_with_compiled_loops_and_without(
     for available in {numba_support.AVAILABLE, False}:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(numba_support, "AVAILABLE", available)
-            patch.setattr(center_moves, "TABLE", table)
+            patch.setattr(hamerly_bounds, "TABLE", table)
             found.append(_moves(before, after))
     for moves in found[1:]:
         assert all(a.tobytes() == b.tobytes() for a, b in zip(found[0], moves, strict=True))

@@ -9,7 +9,11 @@ from strategies import TAME, seeds, tables, weights_of
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.overlap import component_index, misclassified, squared_projections
+from dask_dpmeans.methods.dpmeans.stability import (
+    component_index,
+    misclassified,
+    squared_projections,
+)
 
 
 @given(st.floats(0.1, 8.0))

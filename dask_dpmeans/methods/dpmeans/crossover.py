@@ -1,9 +1,10 @@
 """Crossover: the centers of two searches make a third start (Gribel & Vidal 2019, section 3.2).
 
-HG-means matches two sets of k centers at the least total distance, and draws one center of each
-pair.  Here the numbers of centers differ and may be large: two centers that are nearest to each
-other are a pair, and every other center is drawn or left out.  The moves that follow correct the
-number of clusters.
+The better of the two is taken region by region (`fusion`), if each is better somewhere.  Else the
+centers are drawn.  HG-means matches two sets of k centers at the least total distance, and draws one
+center of each pair.  Here the numbers of centers differ and may be large: two centers that are
+nearest to each other are a pair, and every other center is drawn or left out.  The moves that follow
+correct the number of clusters.
 """
 
 import json
@@ -95,7 +96,7 @@ def cross(
 ) -> State:
     """Return the state of a crossover of two searches, given up without hope of the goal.
 
-    With a sample of the rows one center is swapped, as the sample chooses it.
+    Of drawn centers, one is swapped as a sample of the rows chooses, if it is given.
     """
     one, two = parents
     places = method.fused(source, one.places, two.places, random)

@@ -17,11 +17,11 @@ from dask_dpmeans.kernels.fusion import BOTH, FIRST, NEITHER, SECOND, WEIGHT, Pa
 JOINED = 0.5
 """Two centers are in one group if they share more than this part of the rows of one of them."""
 CAPACITY = 2**30
-"""Units of a cut, which is of integers, in what all changes cost."""
+"""Units of a cut, which is of integers, in the sum of all changes that lower or raise the cost."""
 
 
 def fuse(
-    sums: PairSums, sizes: tuple[int, int], penalty: float, share: float
+    sums: PairSums, sizes: tuple[int, int], penalty: float, counted: float
 ) -> tuple[BoolArray, BoolArray]:
     """Return which of k centers of a first search to keep, (k,), and which of l of a second, (l,).
 
@@ -30,8 +30,8 @@ def fuse(
     sums : what rows cost, by their nearest centers of both
     sizes : k and l
     penalty : what one more cluster costs
-    share : part of what rows lose, if both their nearest centers leave, that counts: some of it is
-        regained once means settle
+    counted : part of what rows lose, if both their nearest centers leave, that counts, from 0 to 1:
+        some of it is regained once means settle
     """
     first, second = np.divmod(sums.keys, sizes[1])
     of_first, of_second = group_centers(sums.values[:, WEIGHT], first, second, sizes)
@@ -39,8 +39,8 @@ def fuse(
     more = np.bincount(of_second, minlength=n) - np.bincount(of_first, minlength=n)
     values, (left, right) = sums.values, (of_first[first], of_second[second])
     dearer = values[:, FIRST] + values[:, SECOND] - values[:, BOTH]
-    apart = share * np.maximum(values[:, NEITHER] - dearer, 0.0)
-    changes = penalty * more
+    apart = counted * np.maximum(values[:, NEITHER] - dearer, 0.0)
+    changes = np.multiply(penalty, more, where=more != 0, out=np.zeros(n))  # it may be infinite
     changes += np.bincount(left, dearer + apart - values[:, FIRST], n)
     changes += np.bincount(right, values[:, SECOND] - dearer - apart, n)
     takes_second = cheapest_changes(changes, left, right, apart)
@@ -82,10 +82,10 @@ def cheapest_changes(
         np.concatenate([right[across], each, np.full(n, n + 1)]),
     )
     costs = np.concatenate([apart[across], lost, gained])
-    least = min(float(lost.sum()), float(gained.sum()))
-    if not least > 0:
-        return changes < 0
-    units = np.minimum(costs / least * CAPACITY, CAPACITY)
+    largest = max(float(lost.sum()), float(gained.sum()))
+    if not largest > 0:
+        return np.zeros(n, np.bool_)
+    units = np.minimum(costs / largest, 1.0) * CAPACITY
     graph = coo_array((units, ends), shape=(n + 2, n + 2)).tocsr()
     graph.data = np.minimum(graph.data, CAPACITY)  # of pairs that occur twice
     capacities = csr_array(graph.astype(np.int32))

@@ -32,7 +32,11 @@ from dask_dpmeans.methods.dpmeans.moves import (
 from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, State
 from dask_dpmeans.methods.dpmeans.trials import SHARES
 
-SHARES_LOST = (0.5, 1.0)
+LOST = (0.5, 1.0)
+"""Range of the part of what rows lose that a fusion counts.
+
+Fused pairs of 12 quick searches of mnist10 at penalty 1,000, after 5 passes of means: on average 53
+below the lower of the two with all of it, 97 below with .7, 15 with .5, and 645 above with .35."""
 FREE_PASSES = 2
 """Passes after the change of a trial in which only means and children move."""
 MOST_PASSES = 60
@@ -130,12 +134,14 @@ class Passes(Parameters):
     def fused(
         self, source: Source, one: Placement, two: Placement, random: np.random.Generator
     ) -> Placement | None:
-        """Return the better centers of two, region by region; None if these are all of one.  A pass."""
-        sides = self.kernel_centers(one.centers), self.kernel_centers(two.centers)
+        """Return the better of two placements, region by region; None if that is one of them.
+
+        This takes a pass.
+        """
         sizes = len(one.centers), len(two.centers)
-        sums = source.fold(PairCosts(*sides), name="fuse")
-        share = float(random.uniform(*SHARES_LOST))
-        kept, taken = fuse(sums, sizes, self.price.threshold(sizes[0]), share)
+        pairs = PairCosts(self.kernel_centers(one.centers), self.kernel_centers(two.centers))
+        sums, counted = source.fold(pairs, name="fuse"), float(random.uniform(*LOST))
+        kept, taken = fuse(sums, sizes, self.price.threshold(sizes[0]), counted)
         if not (kept.any() and taken.any()):
             return None
         centers = np.concatenate([one.centers[kept], two.centers[taken]])

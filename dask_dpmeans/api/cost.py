@@ -257,7 +257,7 @@ def advice(
         found.append(
             f"the first {format_count(sample.n_rows, 'row')} alone open "
             f"{format_count(sample.n_clusters, 'cluster')}, more than "
-            f"max_clusters={most:,}: give a higher penalty, or a higher max_clusters"
+            f"max_clusters={most}: give a higher penalty, or a higher max_clusters"
         )
     return tuple(found)
 

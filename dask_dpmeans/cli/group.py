@@ -154,6 +154,8 @@ def _of_estimator(name: str) -> list[str]:
     (['shapes'], ['graph'], [])
     """
     begin = name.replace("-", "").replace("_", "").lower()
+    if len(begin) < 3:
+        return []
     found = [each.command for title, each in METHODS.items() if title.lower().startswith(begin)]
     return [each for each in found if each]
 

@@ -31,6 +31,8 @@ def resumable(
     """
     try:
         yield
+    except BrokenPipeError:  # whoever read the output has left
+        raise
     except (KeyboardInterrupt, Exception) as error:
         if run is None or not _can_continue(error, run):
             raise

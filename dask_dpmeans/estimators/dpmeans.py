@@ -325,7 +325,7 @@ class DPMeans(
         fields = first | fields | {"settings": first["settings"] | fields["settings"]}
         if self.discount:
             fields |= self._describe_discount(fields["settings"])
-        if self.min_cluster_weight:
+        if self.min_cluster_weight and hasattr(self, "cluster_weights_"):
             fields["settings"] |= self._describe_light()
         outliers, bound = self._describe_outliers(), self._describe_bound()
         if outliers:

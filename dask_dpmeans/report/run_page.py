@@ -65,7 +65,9 @@ def page(
     result, model = run.result, run.model
     manifest, names = result.manifest, _names(model)
     found = origin.locate(manifest) if data is None else data
-    rows = read_rows(result, model, found, columns, where, given=data is not None)
+    rows = read_rows(
+        result, model, found, columns, where, given=data is not None and data is not False
+    )
     return Page(
         store=result.store.shown,
         headline=sentences.headline(result, model),

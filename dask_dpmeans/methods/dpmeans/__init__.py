@@ -5,7 +5,8 @@
   a population of `short_searches`; `row_exchange` ends it.
 - `outliers` and `outlier_share` are for rows that belong to no cluster.
 - `chooser` chooses a penalty (`auto_penalty` the search at it): `summary` has the rows
-  that choose, `path` the fits at many penalties, `clouds` rows without clusters, `choice` the answer,
+  that choose, `path` the fits at many penalties, `clouds` rows without clusters, `apart` gaps between
+  clusters, `choice` the answer,
   `stability` and `mixture` how sure it is.
 - `bisection` and `farthest_first` find a penalty for a number of clusters; `dry_run` has clusters of
   the first rows, from which a dry run estimates.

@@ -1,9 +1,9 @@
 """Whether clusters lie apart: on the line between two of them hardly any rows are in the middle.
 
-Rows of a density that falls from one mode to all sides, projected to a line, have a density that falls
-from one mode, too.  Between two clusters of such rows it is nowhere below the lower one of theirs.  So
-clusters with a gap between them are clusters, however little error they save: a cluster of a twentieth
-of the rows, beside a large one, saves less than evenly spread rows do.
+Rows of a log-concave density, such as a normal or an even one, projected to a line, have a density with
+one mode.  Cut in two, they have no gap in the middle.  So clusters with a gap between them are
+clusters, however little error they save: a cluster of a twentieth of the rows, beside a large one,
+saves less than evenly spread rows do.
 
 The centers are of a half of the rows, and the gap is of the other half, so that it is not a gap by
 chance that a search found.
@@ -18,7 +18,6 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.clouds import edges
 from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters
 
 FEWEST = 5
@@ -39,21 +38,17 @@ class ApartJob:
     parameters: ChoiceParameters
     number: int
     """Number of the halving."""
-    fits: tuple[tuple[Float64Array, ...], ...]
-    """Centers, (k, d), of each half, for each number of clusters."""
+    fits: tuple[Float64Array, ...]
+    """Centers, (k, d), of each half."""
 
-    def __call__(self, rows: InMemoryRows) -> list[bool]:
-        """Return for each number whether the clusters of each half lie apart in the other half."""
+    def __call__(self, rows: InMemoryRows) -> bool:
+        """Return whether the clusters of each half lie apart in the other half."""
         summary = self.parameters.summary(rows)
         parts = summary.parts(self.number)
         values = spread_ties(summary.rows, stream(self.parameters.seed, Stream.TIES))
         scale = min(summary.count, len(values)) / float(summary.weights.sum())
         others = [(values[part > 0], scale * part[part > 0]) for part in reversed(parts)]
-        return [
-            len(others) == 2
-            and all(lie_apart(*half, fit) for half, fit in zip(others, fits, strict=True))
-            for fits in self.fits
-        ]
+        return len(others) == 2 and all(map(lie_apart, *zip(*others, strict=True), self.fits))
 
 
 def spread_ties(rows: Float64Array, random: np.random.Generator) -> Float64Array:
@@ -66,7 +61,9 @@ def spread_ties(rows: Float64Array, random: np.random.Generator) -> Float64Array
         values, numbers, counts = np.unique(column, return_inverse=True, return_counts=True)
         drawn = random.random(len(column))
         if len(values) > 1:
-            low, high = edges(values)[:-1][numbers], edges(values)[1:][numbers]
+            middles = values[:-1] + np.diff(values) / 2
+            low = np.append(2 * values[0] - middles[0], middles)[numbers]
+            high = np.append(middles, 2 * values[-1] - middles[-1])[numbers]
             tied = counts[numbers] > 1
             column[tied] = (low + drawn * (high - low))[tied]
     return spread
@@ -101,10 +98,10 @@ def _gap(left: tuple[Float64Array, Float64Array], right: tuple[Float64Array, Flo
     width = WIDTH * (end - start)
     if not width > 0:
         return False
-    densities = [
-        mass.sum() / 2 / max(each[2] - each[0], np.finfo(np.float64).tiny)
-        for (_, mass), each in zip((left, right), quartiles, strict=True)
-    ]
+    densities = []
+    with np.errstate(divide="ignore", over="ignore"):  # infinite where half of the rows are equal
+        for (_, mass), each in zip((left, right), quartiles, strict=True):
+            densities.append(float(mass.sum() / 2 / (each[2] - each[0])))
     values, masses = np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
     order = np.argsort(values, kind="stable")
     values, sums = values[order], np.append(0.0, np.cumsum(masses[order]))

@@ -115,7 +115,7 @@ def check_number(k: int, max_clusters: int | None, price: float | Price) -> None
             price = LinearPrice(price)
         raise TooManyClustersError(
             f"{price.describe()} makes at least {k:,} clusters, more than "
-            f"max_clusters={max_clusters:,}: give a higher penalty, or a higher max_clusters"
+            f"max_clusters={max_clusters}: give a higher penalty, or a higher max_clusters"
         )
 
 

@@ -97,7 +97,8 @@ class Choice:
     evidence: float
     """Standard deviations by which the rows differ from uniform clouds of the same covariance, or from
     independent columns with one mode each, in inertia and score together, times the stability, at the
-    best number of clusters.  There are clusters if it is at least `EVIDENCE`."""
+    best number of clusters.  There are clusters if it is at least `EVIDENCE`, or if they lie `apart`;
+    0 if halves agree so little that it could not be."""
     tried: int
     """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone; of more
     clusters, a part of the rows chose."""
@@ -245,6 +246,7 @@ class Choice:
             self,
             alternatives=(first, *self.alternatives[others]),
             evidence=of_part.evidence,
+            apart=of_part.apart,
             tried=self.largest,
             largest=k,
             rows_used=n_rows,

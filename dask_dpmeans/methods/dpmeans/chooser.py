@@ -241,53 +241,40 @@ def _choose_among(
     compared = {
         each: _alternative_of(each, place, halved) for place, each in enumerate((one, *close))
     }
-    by_merit = sorted(close, key=lambda each: compared[each].merit, reverse=True)
+    apart = False
     if close:
-        first = by_merit[0]
+        first = max(close, key=lambda each: compared[each].merit)
         ranked.insert(0, ranked.pop(ranked.index(first)))
         stability = compared[first].stability or 0.0
         if stability * MOST_EVIDENCE >= EVIDENCE:  # otherwise no clouds could give as much
             job = EvidenceJob(parameters, first.n_clusters)
             evidence = source.run([job], rows, "choose")[0] * max(stability, 0.0)
-    apart = None
-    if evidence < EVIDENCE:
-        stable = [each for each in by_merit if (compared[each].stability or 0.0) >= STABLE]
-        apart = _first_apart(source, rows, parameters, stable, (one, *close), halved)
-        ranked.insert(0, one if apart is None else ranked.pop(ranked.index(apart)))
+        if evidence < EVIDENCE and stability >= STABLE:
+            apart = _apart(source, rows, parameters, halved, (one, *close).index(first))
+    if evidence < EVIDENCE and not apart:
+        ranked.insert(0, one)
     ranked = _shown(ranked, compared)
     alternatives = tuple(compared.get(each) or Alternative.of(each, None) for each in ranked)
     place = (one, *close).index(ranked[0])
     halves = tuple(fits[place] for each in halved for fits in each.centers)
     figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)
-    choice = Choice(alternatives, evidence, *figures, apart=apart is not None)
+    choice = Choice(alternatives, evidence, *figures, apart=apart)
     return Chosen(choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 0)
 
 
-def _first_apart(
+def _apart(
     source: Source,
     rows: InMemoryRows,
     parameters: ChoiceParameters,
-    intervals: Sequence[Interval],
-    fitted: Sequence[Interval],
     halved: Sequence["HalfFits"],
-) -> Interval | None:
-    """Return the first of some intervals whose clusters lie apart, in all halves; None if none do.
-
-    `fitted` are all intervals at which halves were fitted.
-    """
-    if not intervals:
-        return None
-    places = [fitted.index(each) for each in intervals]
+    place: int,
+) -> bool:
+    """Return whether the clusters of the fits of halves at some place lie apart in each other half."""
     jobs = [
-        ApartJob(
-            parameters,
-            number,
-            tuple(tuple(half[place] for half in fits.centers) for place in places),
-        )
+        ApartJob(parameters, number, tuple(half[place] for half in fits.centers))
         for number, fits in enumerate(halved)
     ]
-    answers = zip(*_run(source, jobs, rows), strict=True)
-    return next((each for each, apart in zip(intervals, answers, strict=True) if all(apart)), None)
+    return all(_run(source, jobs, rows))
 
 
 def _shown(ranked: list[Interval], compared: Mapping[Interval, Alternative]) -> list[Interval]:

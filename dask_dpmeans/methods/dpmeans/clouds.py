@@ -1,8 +1,7 @@
 """Clouds without clusters, and how far rows with clusters differ from them.
 
 They are uniform with the covariance of the rows, or of independent columns with one mode each: such
-rows are skewed, but have no clusters.  Independent categories have none, either: without clouds of
-their indicators the 1,728 rows of car of UCI, each combination of six categories once, were 27 clusters.
+rows are skewed, but have no clusters.
 """
 
 import math
@@ -25,8 +24,6 @@ numbers, 99 % were nearer than .55 to .85; of uniform numbers, which uniform clo
 were nearer than .57 to .76, and 99 % than 1.07 to 1.31.  With 1.36, the 5 % point of Kolmogorov, 6 of
 220 mixtures of up to 11 normal distributions that were divided came out as one cluster, with this limit
 3."""
-REPEATED = 4
-"""Values are few if there are at least so many rows for each."""
 DENSEST = 0.1
 """The middle of the shortest range that holds this share of the rows may be the mode."""
 REST = 1e-3
@@ -65,8 +62,7 @@ class UniformClouds:
     @property
     def least_rows(self) -> int:
         """Fewest rows of a cloud."""
-        directions = len(self._principal[1]) if self._steps is None else self.rows.shape[1]
-        return directions + 1
+        return len(self._principal[1]) + 1
 
     def draw(self, n: int, random: np.random.Generator) -> Float64Array:
         """Return a cloud of n rows, (n, r), that has just the covariance of the rows.
@@ -75,17 +71,16 @@ class UniformClouds:
         the cloud is rounded to the grid, and has the columns of the rows: (n, d).
         """
         mean, deviations, axes = self._principal
-        if self._steps is not None:  # even along the columns, not along axes that cross the grid
-            cloud = uncorrelated(random.uniform(-1.0, 1.0, (n, len(axes)))) @ axes * deviations
-            lowest = self.rows.min(axis=0)
-            steps = np.rint((cloud @ axes.T + mean - lowest) / self._steps)
-            return np.asarray(lowest + steps * self._steps)
         cloud = uncorrelated(random.uniform(-1.0, 1.0, (n, len(deviations)))) * deviations
         if self.spherical:
             along = mean @ axes
             beyond = math.sqrt(max(0.0, float(mean @ mean - along @ along)))
             cloud = np.column_stack((cloud + along, np.full(n, beyond)))
             cloud /= np.linalg.norm(cloud, axis=1)[:, np.newaxis]
+        elif self._steps is not None:
+            lowest = self.rows.min(axis=0)
+            steps = np.rint((cloud @ axes.T + mean - lowest) / self._steps)
+            cloud = lowest + steps * self._steps
         return np.asarray(cloud)
 
     @cached_property
@@ -106,8 +101,6 @@ class UniformClouds:
     @cached_property
     def _steps(self) -> Float64Array | None:
         """The steps of the grid, (d,), on most of whose points there are rows; None without one."""
-        if self.spherical:
-            return None
         steps, most = np.ones(self.rows.shape[1]), GRID_POINTS * len(self.rows)
         points = 1.0
         for column, values in enumerate(self.rows.T):
@@ -171,26 +164,18 @@ class OneMode:
     """(v,), the distribution function at the values; linear in between."""
     distance: float
     """Greatest distance from the distribution function of the column."""
-    few: Float64Array | None = None
-    """(v - 1,), the values of the column, one in each room, if they are few; None if not."""
 
     @classmethod
-    def of(cls, column: Float64Array, weights: Float64Array, count: float) -> "OneMode":
+    def of(cls, column: Float64Array, weights: Float64Array) -> "OneMode":
         """Return the nearest to a column, (n,), with weights, (n,), of three tried modes.
 
-        These are the first value, the last one, and the middle of the densest tenth.  `count` is the
-        number of rows that the weights stand for: if values are few for them, each fills the room
-        up to the middles between it and its neighbors.
+        These are the first value, the last one, and the middle of the densest tenth.
         """
         values, numbers = np.unique(column, return_inverse=True)
         masses = np.bincount(numbers, weights)
         if len(values) == 1:
             return cls(values, np.ones(1), 0.0)
-        rooms = masses[1:] + masses[:-1]
-        few = values if REPEATED * len(values) <= count else None
-        if few is not None:
-            values, rooms = edges(few), masses
-        shares = np.append(0.0, np.cumsum(rooms))
+        shares = np.append(0.0, np.cumsum(masses[1:] + masses[:-1]))
         shares /= shares[-1]
         places = np.searchsorted(shares, shares[shares <= 1 - DENSEST] + DENSEST)
         first = int(np.argmin(values[places] - values[: len(places)]))
@@ -199,21 +184,7 @@ class OneMode:
             tried = [_with_mode(values, shares, mode) for mode in (0, middle, len(values) - 1)]
         distances = [float(np.abs(each - shares).max()) for each in tried]
         best = int(np.argmin(distances))
-        return cls(values, tried[best], distances[best], few)
-
-    def draw(self, n: int, random: np.random.Generator) -> Float64Array:
-        """Return n numbers, (n,), of the distribution."""
-        drawn = np.interp(random.random(n), self.shares, self.values)
-        if self.few is None:
-            return drawn
-        places = np.searchsorted(self.values, drawn, side="right") - 1
-        return self.few[np.minimum(places, len(self.few) - 1)]
-
-
-def edges(values: Float64Array) -> Float64Array:
-    """Return the ends of the rooms of at least two rising values, (v + 1,)."""
-    middles = values[:-1] + np.diff(values) / 2
-    return np.concatenate([[2 * values[0] - middles[0]], middles, [2 * values[-1] - middles[-1]]])
+        return cls(values, tried[best], distances[best])
 
 
 def _with_mode(values: Float64Array, shares: Float64Array, mode: int) -> Float64Array:
@@ -231,60 +202,26 @@ def _with_mode(values: Float64Array, shares: Float64Array, mode: int) -> Float64
 
 @dataclass(frozen=True)
 class OneModeClouds:
-    """Clouds of independent columns, each with the distribution of a column of rows, but one mode.
-
-    A column of two values keeps its distribution, and so do neighboring ones that are the indicators
-    of one category.
-    """
+    """Clouds of independent columns, each with the distribution of a column of rows, but one mode."""
 
     rows: Float64Array
     """(n, d)."""
     weights: Float64Array
     """(n,), > 0."""
-    count: float
-    """Number of rows that the weights stand for."""
 
-    @property
-    def fits(self) -> bool:
-        """Whether each column may have one mode."""
-        distances = (each.distance for each in self._columns.values())
-        return all(each * math.sqrt(self.count) <= NEAR for each in distances)
+    def fits(self, count: float) -> bool:
+        """Return whether each column of rows that stand for so many may have one mode."""
+        return all(each.distance * math.sqrt(count) <= NEAR for each in self._columns)
 
     def draw(self, n: int, random: np.random.Generator) -> Float64Array:
         """Return a cloud of n rows, (n, d)."""
-        cloud = np.empty((n, self.rows.shape[1]))
-        for column, each in self._columns.items():
-            cloud[:, column] = each.draw(n, random)
-        sums = np.cumsum(self.weights)
-        for category in self._categories:
-            drawn = np.searchsorted(sums, random.random(n) * sums[-1], side="right")
-            cloud[:, category] = self.rows[np.minimum(drawn, len(sums) - 1)][:, category]
-        return cloud
+        drawn = random.random((n, len(self._columns)))
+        columns = [
+            np.interp(shares, each.shares, each.values)
+            for shares, each in zip(drawn.T, self._columns, strict=True)
+        ]
+        return np.stack(columns, axis=1)
 
     @cached_property
-    def _columns(self) -> dict[int, OneMode]:
-        """Columns of more than two values, by number."""
-        two = {column for category in self._categories for column in category}
-        return {
-            number: OneMode.of(column, self.weights, self.count)
-            for number, column in enumerate(self.rows.T)
-            if number not in two
-        }
-
-    @cached_property
-    def _categories(self) -> list[list[int]]:
-        """Columns of two values: neighbors of which no row has two higher values are together."""
-        found = list[list[int]]()
-        taken = np.zeros(len(self.rows), np.bool_)
-        for number, column in enumerate(self.rows.T):
-            low, high = column.min(), column.max()
-            upper = column == high
-            if low == high or not (upper | (column == low)).all():
-                continue
-            if found and found[-1][-1] == number - 1 and not (taken & upper).any():
-                found[-1].append(number)
-                taken |= upper
-            else:
-                found.append([number])
-                taken = upper
-        return found
+    def _columns(self) -> list[OneMode]:
+        return [OneMode.of(column, self.weights) for column in self.rows.T]

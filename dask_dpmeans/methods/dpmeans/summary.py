@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -221,19 +220,9 @@ class Summary:
                 figures, lambda number: self._cloud(clouds, k, number)._figures(k, tried)
             )
 
-        return self.least_of(differ, self._clouds)
-
-    def least_of(
-        self, differ: Callable[[UniformClouds | OneModeClouds], float], uniform: UniformClouds
-    ) -> float:
-        """Return by how much the rows differ from uniform clouds, or from those with one mode if less.
-
-        The second are drawn only if each column may have one mode, and the rows differ from the first.
-        """
-        found = differ(uniform)
-        skewed = OneModeClouds(self.rows, self.weights, self.count)
-        few = len(self.rows) < FEWEST_TRIED  # each may be a cluster
-        if found < EVIDENCE or self.spherical or few or not skewed.fits:
+        found = differ(self._clouds)
+        skewed = OneModeClouds(self.rows, self.weights)
+        if found < EVIDENCE or self.spherical or not skewed.fits(self.count):
             return found
         return min(found, differ(skewed))
 

@@ -76,8 +76,8 @@ class LinkageChoice(Choice):
             return self._why_one
         if not self.divided:
             return (
-                "1 cluster: rows without clusters, spread evenly in the same directions or with columns "
-                f"as skewed, divide about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
+                "1 cluster: rows without clusters, spread evenly in the same directions, divide "
+                f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
             )
         if self.penalty == ALONE:
             return (

@@ -6,7 +6,7 @@
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
    the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
-   cuts of clouds without clusters; then balls; then one cluster.
+   cuts of uniform clouds; then balls; then one cluster.
 4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
@@ -31,12 +31,7 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
-from dask_dpmeans.methods.dpmeans.clouds import (
-    Figures,
-    OneModeClouds,
-    UniformClouds,
-    deviate_from_clouds,
-)
+from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.dpmeans.summary import (
@@ -186,7 +181,9 @@ def choose(
             found.insert(0, levels.cut(cut))
         if differ >= EVIDENCE or not balls.divided:
             evidence = differ
-    return levels.choice(found, evidence, asked=False), levels
+    choice = levels.choice(found, evidence, asked=False)
+    apart = balls.apart and choice.alternatives[0] == found[0] == ball(balls.chosen)
+    return replace(choice, apart=apart), levels
 
 
 def intrinsic_dimension(inertias: Float64Array) -> float:
@@ -256,24 +253,19 @@ class CutEvidenceJob:
     n_clusters: int
 
     def __call__(self, rows: InMemoryRows) -> float:
-        """Return by how many standard deviations the cut differs from cuts of clouds.
+        """Return by how many standard deviations the cut differs from cuts of uniform clouds.
 
-        The clouds are as in `Summary.evidence`.  The deviates of the logarithm of the cut and of the
-        best score are added.
+        The deviates of the logarithm of the cut and of the best score are added.
         """
         summary = self._some(self.parameters.summary(rows))
-        uniform = UniformClouds(summary.rows, summary.weights, summary.spherical)
-        n, seed = max(uniform.least_rows, len(summary.rows)), self.parameters.seed
-        figures = self._figures(summary)
+        clouds = UniformClouds(summary.rows, summary.weights, summary.spherical)
+        n, seed = max(clouds.least_rows, len(summary.rows)), self.parameters.seed
 
-        def differ(clouds: UniformClouds | OneModeClouds) -> float:
-            def of_cloud(number: int) -> Figures:
-                draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
-                return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
+        def of_cloud(number: int) -> Figures:
+            draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
+            return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
 
-            return deviate_from_clouds(figures, of_cloud)
-
-        return summary.least_of(differ, uniform)
+        return deviate_from_clouds(self._figures(summary), of_cloud)
 
     def _some(self, summary: Summary) -> Summary:
         """Return a summary of at most so many rows, drawn at random."""

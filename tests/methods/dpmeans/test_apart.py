@@ -101,7 +101,7 @@ def test_the_gap_is_looked_for_in_the_other_half() -> None:
     )
     own = [apart(summary.rows[half], fit) for half, fit in zip(halves, fits, strict=True)]
     assert own == [True, True]
-    assert ApartJob(PARAMETERS, 0, (fits,))(InMemoryRows(rows, None)) == [False]
+    assert ApartJob(PARAMETERS, 0, fits)(InMemoryRows(rows, None)) is False
 
 
 @given(seeds)
@@ -136,3 +136,12 @@ def test_no_clouds_are_drawn_where_none_could_give_enough_evidence(monkeypatch) 
     assert not drawn
     assert choose(as_source(uneven(0, 90, 90, 9.0)), 0).choice.n_clusters == 2
     assert drawn == [2]
+
+
+def test_a_cluster_whose_rows_project_to_one_place_is_no_warning():
+    """Half of the rows between the quartiles, on a width of 0, are infinitely dense."""
+    line = np.arange(20.0)
+    one = np.c_[line, -line]
+    rows = np.concatenate([one, one + 100])
+    centers = np.array([[0.0, 0.0], [100.0, 100.0]])
+    assert lie_apart(rows, np.ones(40), centers)

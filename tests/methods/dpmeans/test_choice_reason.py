@@ -130,3 +130,11 @@ def test_a_column_beside_constant_ones_does_not_lead() -> None:
     rows = np.outer(np.arange(9.0), [0.0, 5.0, 0.0]) + 3
     assert leading_column(as_source(rows)) is None
     assert leading_column(as_source(rows[:, 1:2])) is None
+
+
+def test_a_choice_of_small_clusters_says_whether_its_own_lie_apart():
+    whole, part = choice(FIVE, ONE), choice(NINE, ONE)
+    for apart in (False, True):
+        before = replace(whole, apart=not apart)
+        found = before.with_small(2000, replace(part, apart=apart), 9000, slice(0, 1))
+        assert found.apart is apart

@@ -24,7 +24,7 @@ def test_a_density_rises_up_to_the_mode_and_falls_after(seed: int, n: int, round
     column = rng.normal(size=n) ** 3 + 5 * rng.integers(0, 3, n)
     if rounded:
         column = np.round(column)
-    found = OneMode.of(column, rng.choice([1.0, 2.5], n), 0.0)
+    found = OneMode.of(column, rng.choice([1.0, 2.5], n))
     assert found.values.tolist() == np.unique(column).tolist()
     if len(found.values) > 1:
         assert found.shares[0] == 0.0
@@ -38,72 +38,28 @@ def test_a_density_rises_up_to_the_mode_and_falls_after(seed: int, n: int, round
 def test_a_column_with_one_mode_is_near_and_one_with_two_is_far() -> None:
     rng = np.random.default_rng(0)
     for column in (rng.exponential(size=900), rng.normal(size=900), rng.random(900)):
-        assert OneMode.of(column, np.ones(900), 900).distance < clouds.NEAR / 30
-        assert OneMode.of(-column, np.ones(900), 900).distance < clouds.NEAR / 30
+        assert OneMode.of(column, np.ones(900)).distance < clouds.NEAR / 30
+        assert OneMode.of(-column, np.ones(900)).distance < clouds.NEAR / 30
     two = rng.normal(size=900) + 6.0 * (np.arange(900) < 450)
-    assert OneMode.of(two, np.ones(900), 900).distance > 2 * clouds.NEAR / 30
+    assert OneMode.of(two, np.ones(900)).distance > 2 * clouds.NEAR / 30
 
 
 def test_values_that_hardly_differ_are_no_warning() -> None:
     """A density of them is greater than any number: the column counts as one with other modes."""
     column = np.append(np.linspace(0.0, 1.0, 50), [3e-318, 1e-315])
-    clouds = OneModeClouds(column[:, np.newaxis], np.ones(52), 52)
-    assert not clouds.fits
+    clouds = OneModeClouds(column[:, np.newaxis], np.ones(52))
+    assert not clouds.fits(52)
 
 
 def test_the_columns_of_a_cloud_are_independent_and_as_skewed() -> None:
     rows = skewed("exponential", 2000, 1, 0) * np.array([1.0, 3.0])
-    clouds = OneModeClouds(rows, np.ones(2000), 2000)
-    assert clouds.fits
+    clouds = OneModeClouds(rows, np.ones(2000))
+    assert clouds.fits(2000)
     cloud = clouds.draw(4000, np.random.default_rng(1))
     assert abs(np.corrcoef(cloud.T)[0, 1]) < 0.06
     assert np.quantile(cloud, [0.1, 0.5, 0.9], axis=0) == pytest.approx(
         np.quantile(rows, [0.1, 0.5, 0.9], axis=0), rel=0.15
     )
-
-
-def test_values_that_repeat_are_drawn_as_often_as_a_column_with_one_mode_has_them() -> None:
-    """Each fills its room, the first and the last one too, and nothing else is drawn."""
-    column = np.repeat([0.0, 1.0, 2.0, 5.0], [300, 200, 100, 100])
-    found = OneMode.of(column, np.ones(700), 700)
-    assert found.few is not None
-    drawn, counts = np.unique(found.draw(70_000, np.random.default_rng(0)), return_counts=True)
-    assert drawn.tolist() == [0.0, 1.0, 2.0, 5.0]
-    assert counts / 100 == pytest.approx([300, 200, 100, 100], rel=0.05)
-    assert OneMode.of(column, np.ones(700), 15).few is None
-
-
-def test_columns_of_two_values_keep_their_shares_and_indicators_stay_together() -> None:
-    rng = np.random.default_rng(0)
-    category = rng.choice(3, 2000, p=[0.6, 0.3, 0.1])
-    rows = np.c_[np.eye(3)[category], rng.normal(size=2000), rng.random(2000) < 0.2]
-    clouds = OneModeClouds(rows, np.ones(2000), 2000)
-    assert clouds.fits
-    cloud = clouds.draw(8000, np.random.default_rng(1))
-    assert (cloud[:, :3].sum(axis=1) == 1).all()
-    assert cloud[:, [0, 1, 2, 4]].mean(axis=0) == pytest.approx([0.6, 0.3, 0.1, 0.2], abs=0.03)
-    assert np.abs(np.corrcoef(cloud.T)[3:, :3]).max() < 0.05
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_independent_categories_and_integers_are_one_cluster(seed: int) -> None:
-    """Before, these three categories were two to six clusters, and integers of two columns four."""
-    rng = np.random.default_rng(seed)
-    categories = np.hstack([np.eye(6)[rng.integers(0, 6, 900)] for _ in range(3)])
-    grid = np.stack(np.meshgrid(*[range(4)] * 4), axis=-1).reshape(-1, 4)
-    design = np.hstack([np.eye(4)[column] for column in grid.T])
-    for rows in (categories, design, rng.integers(0, 6, (1000, 2))):
-        assert choose(as_source(rows.astype(np.float64)), 0).choice.n_clusters == 1
-
-
-def test_categories_that_go_together_are_clusters() -> None:
-    rng = np.random.default_rng(0)
-    kinds = np.arange(600) % 3
-    answers = np.where(
-        rng.random((600, 8)) < 0.85, kinds[:, np.newaxis], rng.integers(0, 3, (600, 8))
-    )
-    rows = np.hstack([np.eye(3)[column] for column in answers.T])
-    assert choose(as_source(rows), 0).choice.n_clusters == 3
 
 
 @pytest.mark.parametrize(

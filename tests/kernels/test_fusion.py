@@ -21,8 +21,8 @@ def test_the_sums_are_of_what_rows_cost_at_their_nearest_centers(seed, n, most, 
     random = np.random.default_rng(seed)
     rows = random.integers(-6, 7, (n, 2)).astype(np.float32 if single else np.float64)
     weights = random.integers(0, 4, n).astype(float) if weighted else None
-    k, l = random.integers(1, 7, 2)
-    first, second = random.integers(-6, 7, (k, 2)) * 1.0, random.integers(-6, 7, (l, 2)) * 1.0
+    k, others = random.integers(1, 7, 2)
+    first, second = random.integers(-6, 7, (k, 2)) * 1.0, random.integers(-6, 7, (others, 2)) * 1.0
     pairs = PairCosts(Centers(first, None, most), Centers(second, None, most))
     sums = pairs.chunk(Block(0, rows, weights, Scratch()))
     if n > 1:  # in two blocks
@@ -35,7 +35,7 @@ def test_the_sums_are_of_what_rows_cost_at_their_nearest_centers(seed, n, most, 
     heavy = np.ones(n) if weights is None else weights
     one, near, far = lowest_two(rows.astype(float), first, most)
     two, other_near, other_far = lowest_two(rows.astype(float), second, most)
-    table = np.zeros((k, l, 5))
+    table = np.zeros((k, others, 5))
     for i in range(n):
         higher, lower = max(near[i], other_near[i]), min(near[i], other_near[i])
         neither = max(higher, min(far[i], other_far[i]))

@@ -54,13 +54,13 @@ def group_centers(
 
     The rows of pairs, (m,), of a first and a second center have weights, (m,).
     """
-    k, l = sizes
+    k, others = sizes
     lighter = np.minimum(
-        np.bincount(first, weights, k)[first], np.bincount(second, weights, l)[second]
+        np.bincount(first, weights, k)[first], np.bincount(second, weights, others)[second]
     )
     shared = weights > JOINED * lighter
-    ends = first[shared], k + second[shared]
-    graph = coo_array((np.ones(len(ends[0])), ends), shape=(k + l, k + l))
+    ends, n = (first[shared], k + second[shared]), k + others
+    graph = coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
     groups = connected_components(graph, directed=False)[1].astype(np.int64)
     return groups[:k], groups[k:]
 

@@ -1,6 +1,6 @@
 """A fusion takes the better of two searches, region by region; the choice is compared with all choices."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -82,9 +82,9 @@ def test_of_all_choices_by_groups_the_fusion_costs_least(seed, n, counted, penal
 
 def groups_by_hand(shared):
     """Groups of first and second centers, joined while two share more than half of the rows of one."""
-    k, l = shared.shape
-    groups = np.arange(k + l)
-    for a, b in product(range(k), range(l)):
+    k, others = shared.shape
+    groups = np.arange(k + others)
+    for a, b in product(range(k), range(others)):
         if shared[a, b] > 0.5 * min(shared[a].sum(), shared[:, b].sum()):
             groups[groups == groups[k + b]] = groups[a]
     numbers = np.unique(groups, return_inverse=True)[1]
@@ -111,7 +111,7 @@ def two_regions():
     rows = np.repeat(means, 50, axis=0) + random.normal(size=(400, 2))
     joined = (means[0] + means[1]) / 2, (means[4] + means[5]) / 2
     worse_left = np.concatenate([[joined[0]], means[2:]])
-    worse_right = np.concatenate([means[:4], [joined[1]], means[6:]])
+    worse_right = np.concatenate([means[:4], [joined[1] + [9.0, 0.0]], means[6:]])
     return rows, means, worse_left, worse_right
 
 
@@ -159,7 +159,7 @@ def test_trials_of_many_clusters_are_kept_by_region(monkeypatch):
     model = DPMeans(**given).fit(rows)
     assert seen
     objectives = [step.objective for step in model.history_]
-    assert all(after < before for before, after in zip(objectives, objectives[1:], strict=False))
+    assert all(after < before for before, after in pairwise(objectives))
     seen.clear()
     DPMeans(**given, effort="quick").fit(rows)
     assert not seen

@@ -6,6 +6,7 @@ its second nearest centers.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ WEIGHT, FIRST, SECOND, BOTH, NEITHER = range(5)
 class PairCosts(SummedAnswers):
     """The reduction to `PairSums`."""
 
+    takes_csr: ClassVar[bool] = True
     first: Centers
     """(k, d)."""
     second: Centers

@@ -14,6 +14,7 @@ from dask_dpmeans.kernels.column_statistics import ColumnStatistics
 from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_squared, nearest_two
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns
+from dask_dpmeans.kernels.fusion import PairCosts
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.outliers import Candidates
@@ -110,6 +111,19 @@ def test_gains_of_moves_of_csr_rows_are_to_the_bit_those_of_the_same_rows_dense(
     assert len(one) == len(other) > 10
     for found, wanted in zip(one, other, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@settings(deadline=None, max_examples=20)
+@given(cases, st.booleans())
+def test_costs_of_pairs_of_csr_rows_are_to_the_bit_those_of_the_same_rows_dense(
+    way, case, weighted
+):
+    _, sparse, dense, centers = encoded(case)
+    weights = np.random.default_rng(case[1]).random(len(dense)) if weighted else None
+    pairs, block = PairCosts(centers, replace(centers, values=dense[:3])), Block(0, dense, weights)
+    one, other = pairs.chunk(replace(block, rows=sparse)), pairs.chunk(block)
+    np.testing.assert_array_equal(one.keys, other.keys)
+    np.testing.assert_array_equal(one.values, other.values)
 
 
 def flattened(answer):

@@ -74,12 +74,12 @@ def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> 
     return replace(nothing, deleted=nothing.deleted | deletions(found, losses, -math.inf, count)[0])
 
 
-def judge(state: State, success: bool) -> State:
-    """Return the state after a trial: if trials fail, the share shrinks, down to one cluster."""
+def judge(state: State, success: bool, rounds: int) -> State:
+    """Return the state after a trial: if rounds of trials fail, the share shrinks, down to one cluster."""
     if success:
         return replace(state, failures=0)
     failures = state.failures + 1
-    if failures < state.tries * len(KINDS):
+    if failures < rounds * len(KINDS):
         return replace(state, failures=failures)
     if clusters_to_change(state) > 1:
         return replace(state, share=state.share + 1, failures=0)

@@ -2,7 +2,8 @@
 
 Each row has its nearest center of the first search and its nearest of the second.  If both are kept,
 it costs the lower of two costs; if one is, the cost there; if neither is, about the lower cost at
-its second nearest centers.
+its second nearest centers, but at least the higher of the two, which a minimum cut needs.  Outliers
+count at their nearest centers, too.
 """
 
 from dataclasses import dataclass
@@ -37,11 +38,11 @@ class PairCosts(SummedAnswers):
         """Return the sums of one block."""
         one, near, far = _two_costs(block, self.first)
         two, other_near, other_far = _two_costs(block, self.second)
-        either = np.maximum(near, other_near)
-        left = np.maximum(either, np.minimum(far, other_far))
+        dearer = np.maximum(near, other_near)
+        neither = np.maximum(dearer, np.minimum(far, other_far))
         weights = block.row_weights()
         keys, ranks = rank_numbers(one.astype(np.int64) * len(self.second) + two)
-        each = (np.ones(len(one)), near, other_near, np.minimum(near, other_near), left)
+        each = (np.ones(len(one)), near, other_near, np.minimum(near, other_near), neither)
         sums = [total(ranks, weights * values, len(keys)) for values in each]
         return PairSums(keys, np.stack(sums, axis=1))
 

@@ -96,19 +96,19 @@ def cross(
 ) -> State:
     """Return the state of a crossover of two searches, given up without hope of the goal.
 
-    Of drawn centers, one is swapped as a sample of the rows chooses, if it is given.
+    With a sample of the rows one center is swapped, as the sample chooses it.
     """
     one, two = parents
     places = method.fused(source, one.places, two.places, random)
     if places is None:
         drawn, others = draw_centers(one.centers, two.centers, random)
         centers = np.concatenate([one.centers[drawn], two.centers[others]])
-        if sample is None:
-            children = np.concatenate([one.children[drawn], two.children[others]])
-        else:
-            centers = swap_center(sample, method.kernel_centers(centers), method.divergence, random)
-            children = method.children_of(centers, random)
+        children = np.concatenate([one.children[drawn], two.children[others]])
         places = Placement(centers, children, one.next_candidates)
+    if sample is not None:
+        given = method.kernel_centers(places.centers)
+        centers = swap_center(sample, given, method.divergence, random)
+        places = Placement(centers, method.children_of(centers, random), places.candidates)
     start = one.after_passes(source, 1)
     return method.settle_state(source, start, places, goal, random)
 

@@ -7,6 +7,8 @@ groups at once, as it fuses two labelings of the pixels of an image (Lempitsky, 
 and most if neither is, so that the choice of two groups is submodular, which a cut needs.
 """
 
+import math
+
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, maximum_flow
@@ -14,10 +16,10 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, maxi
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.fusion import BOTH, FIRST, NEITHER, SECOND, WEIGHT, PairSums
 
-JOINED = 0.5
+LEAST_SHARED = 0.5
 """Two centers are in one group if they share more than this part of the rows of one of them."""
-CAPACITY = 2**30
-"""Units of a cut, which is of integers, in the sum of all changes that lower or raise the cost."""
+BITS = 30
+"""Binary digits of the integers of a cut, for the costs that it can pay."""
 
 
 def fuse(
@@ -29,7 +31,7 @@ def fuse(
     ----------
     sums : what rows cost, by their nearest centers of both
     sizes : k and l
-    penalty : what one more cluster costs
+    penalty : what one more cluster costs, about if the price is not linear
     counted : part of what rows lose, if both their nearest centers leave, that counts, from 0 to 1:
         some of it is regained once means settle
     """
@@ -39,8 +41,9 @@ def fuse(
     more = np.bincount(of_second, minlength=n) - np.bincount(of_first, minlength=n)
     values, (left, right) = sums.values, (of_first[first], of_second[second])
     dearer = values[:, FIRST] + values[:, SECOND] - values[:, BOTH]
-    apart = counted * np.maximum(values[:, NEITHER] - dearer, 0.0)
-    changes = np.multiply(penalty, more, where=more != 0, out=np.zeros(n))  # it may be infinite
+    lost = counted * np.maximum(values[:, NEITHER] - dearer, 0.0)
+    apart = np.where(left == right, 0.0, lost)
+    changes = penalty * more.astype(np.float64)
     changes += np.bincount(left, dearer + apart - values[:, FIRST], n)
     changes += np.bincount(right, values[:, SECOND] - dearer - apart, n)
     takes_second = cheapest_changes(changes, left, right, apart)
@@ -58,7 +61,7 @@ def group_centers(
     lighter = np.minimum(
         np.bincount(first, weights, k)[first], np.bincount(second, weights, others)[second]
     )
-    shared = weights > JOINED * lighter
+    shared = weights > LEAST_SHARED * lighter
     ends, n = (first[shared], k + second[shared]), k + others
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
     groups = connected_components(graph, directed=False)[1].astype(np.int64)
@@ -68,26 +71,33 @@ def group_centers(
 def cheapest_changes(
     changes: Float64Array, left: Int64Array, right: Int64Array, apart: Float64Array
 ) -> BoolArray:
-    """Return which of n groups change at the least cost, (n,); only those that lower it.
+    """Return which of n groups change, (n,), so that the sum of costs is least.
 
-    A change costs `changes`, (n,); and `apart`, (m,), is paid in full if of two groups, `left` and
-    `right`, (m,), the right one alone changes.
+    Of equally cheap choices, it is the one with the fewest changes.  Costs are compared to about a
+    billionth of what all changes that gain would gain.
+
+    Parameters
+    ----------
+    changes : (n,), what the change of each group costs; less than 0 if it gains
+    left, right : (m,), pairs of groups
+    apart : (m,), at least 0, what each pair costs if its right group changes and its left one does not
     """
     n = len(changes)
     lost, gained = np.maximum(changes, 0.0), np.maximum(-changes, 0.0)
-    across = (left != right) & (apart > 0)
+    if not gained.any():
+        return np.zeros(n, np.bool_)
+    across = apart > 0
     each = np.arange(n)
     ends = (
         np.concatenate([left[across], np.full(n, n), each]),
         np.concatenate([right[across], each, np.full(n, n + 1)]),
     )
     costs = np.concatenate([apart[across], lost, gained])
-    largest = max(float(lost.sum()), float(gained.sum()))
-    if not largest > 0:
-        return np.zeros(n, np.bool_)
-    units = np.minimum(costs / largest, 1.0) * CAPACITY
+    # no cut costs more than all gains or all losses; a power of two rounds no cost
+    _, exponent = math.frexp(2 * min(lost.sum() or math.inf, gained.sum()))
+    units = np.minimum(np.ldexp(costs, BITS - exponent), 2.0**BITS)
     graph = coo_array((units, ends), shape=(n + 2, n + 2)).tocsr()
-    graph.data = np.minimum(graph.data, CAPACITY)  # of pairs that occur twice
+    graph.data = np.minimum(graph.data, 2.0**BITS)  # of pairs that occur twice
     capacities = csr_array(graph.astype(np.int32))
     residual = csr_array((capacities - maximum_flow(capacities, n, n + 1).flow).T)
     residual.eliminate_zeros()

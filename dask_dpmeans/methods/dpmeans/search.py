@@ -10,8 +10,8 @@ penalty as a price of a cluster.
    (`search_passes`).
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
-   As trials fail, they change fewer clusters.  Of many clusters, a trial is kept where it is lower
-   (`fusion`).  After a coreset, crossovers on all rows come first (`population`).
+   As trials fail, they change fewer clusters.  Of many clusters, a trial that does not end lower
+   is kept where it is better (`fusion`).  After a coreset, crossovers on all rows come first (`population`).
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
@@ -74,12 +74,13 @@ In 4 to 16 columns, such searches ended about as high as trials or higher, and t
 """
 NARROW_ROWS = 2**20
 """Most rows of such a search, which are gathered in memory."""
-REGIONS = 128
+FUSED_CLUSTERS = 128
 """Clusters from which on a trial that is not lower is kept where it is better (`fusion`).
 
-Regions differ, so one round of such trials is enough for each share.  mnist10 at penalty 200, some 220
-clusters, means of three seeds: J .10 % lower in 1.7 of the time; at 40, some 800 clusters, one seed: .23 %
-in 1.1, and .38 % in 2.1 with three rounds.  At 1,000, with 65 clusters, J was not lower."""
+One round of such trials is enough for each share.  Against trials that are kept or not as a whole, on
+mnist10: at penalty 200, some 220 clusters, means of three seeds, J was .10 % lower in 1.7 of the time; at
+40, some 800 clusters, one seed, .23 % in 1.1, and .38 % in 2.1 with three rounds.  At 1,000, with 65 clusters,
+it was not lower."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
@@ -256,13 +257,14 @@ class Method(Passes):
             return after if after.objective < state.objective else self.step(source, after)
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
-        places = Placement(state.centers, state.children, state.next_candidates)
-        found = self._probe(source, places, threshold)
+        found = self._probe(source, state.places, threshold)
         state = state.after_passes(source, 1)
         while state.share < len(SHARES):
-            trial, least, rounds = self._trial(source, found, state), self.tol / FINER, state.tries
-            if self.effort != QUICK and len(state.centers) >= REGIONS:
-                trial, least, rounds = self._best_regions(source, trial, state), self.tol, 1
+            trial = self._trial(source, found, state)
+            least, rounds = self.tol / FINER, state.tries
+            if self.effort != QUICK and len(state.centers) >= FUSED_CLUSTERS:
+                trial = self._best_regions(source, trial, state)
+                least, rounds = self.tol, 1
             gained = state.objective - trial.found.objective
             success = gained > least * state.objective
             state = trials.judge(state, success, rounds).after_passes(source, trial.passes)
@@ -295,7 +297,7 @@ class Method(Passes):
         return Trial(found, passes + settling, trials.KINDS[kind])
 
     def _best_regions(self, source: Source, trial: Trial, state: State) -> Trial:
-        """Return a trial whose end is not lower with its change only where it is better."""
+        """Return a trial that ended lower; else the end of its centers where they are better, and the state's."""
         end = trial.found
         if end.objective < state.objective:
             return trial

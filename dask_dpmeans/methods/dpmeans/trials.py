@@ -75,7 +75,7 @@ def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> 
 
 
 def judge(state: State, success: bool, rounds: int) -> State:
-    """Return the state after a trial: if rounds of trials fail, the share shrinks, down to one cluster."""
+    """Return the state after a trial: if so many rounds fail, the share shrinks, down to one cluster."""
     if success:
         return replace(state, failures=0)
     failures = state.failures + 1

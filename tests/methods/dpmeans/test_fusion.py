@@ -1,5 +1,6 @@
 """A fusion takes the better of two searches, region by region; the choice is compared with all choices."""
 
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
@@ -14,19 +15,20 @@ from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.fusion import PairCosts
 from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans.crossover import cross
 from dask_dpmeans.methods.dpmeans.fusion import cheapest_changes, fuse, group_centers
 from dask_dpmeans.methods.dpmeans.moves import Placement
-from dask_dpmeans.methods.dpmeans.trials import Trial
+from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial, judge
 
 SIZES = st.integers(1, 7)
 
 
-@given(seeds, SIZES, st.integers(0, 12), st.sampled_from([1.0, 1e-12, 1e12]))
-def test_no_choice_of_changes_costs_less(seed, n, m, unit):
+@given(seeds, SIZES, st.integers(0, 12), st.sampled_from([2.0**-40, 1.0, 2.0**40]))
+def test_no_choice_of_changes_costs_less_and_of_equal_ones_none_changes_less(seed, n, m, unit):
     random = np.random.default_rng(seed)
     changes = random.integers(-5, 6, n) * unit
     left, right = random.integers(0, n, (2, m))
-    apart = random.integers(0, 6, m) * unit
+    apart = random.integers(0, 6, m) * unit * (left != right)
 
     def cost(changed):
         return changes[changed].sum() + apart[~changed[left] & changed[right]].sum()
@@ -34,10 +36,24 @@ def test_no_choice_of_changes_costs_less(seed, n, m, unit):
     found = cheapest_changes(changes, left, right, apart)
     choices = [np.array(choice) for choice in product([False, True], repeat=n)]
     least = min(map(cost, choices))
-    assert cost(found) <= least + 1e-6 * unit
-    # of equally cheap choices, the one with the fewest changes
-    fewest = min(choice.sum() for choice in choices if cost(choice) <= least + 1e-6 * unit)
-    assert found.sum() == fewest
+    assert cost(found) == least
+    assert found.sum() == min(choice.sum() for choice in choices if cost(choice) == least)
+
+
+@given(seeds, SIZES, st.integers(0, 12))
+def test_costs_of_any_size_are_compared(seed, n, m):
+    """A change that is very dear, or a pair, does not hide the gain of another."""
+    random = np.random.default_rng(seed)
+    changes = random.choice([-1, 1], n) * 10.0 ** random.integers(0, 13, n)
+    left, right = random.integers(0, n, (2, m))
+    apart = 10.0 ** random.integers(0, 13, m) * (left != right)
+
+    def cost(changed):
+        return changes[changed].sum() + apart[~changed[left] & changed[right]].sum()
+
+    found = cheapest_changes(changes, left, right, apart)
+    least = min(cost(np.array(choice)) for choice in product([False, True], repeat=n))
+    assert cost(found) <= least + 1e-7 * np.maximum(-changes, 0.0).sum()
 
 
 def sums_of(rows, one, two):
@@ -78,6 +94,19 @@ def test_of_all_choices_by_groups_the_fusion_costs_least(seed, n, counted, penal
     assert cost(found) <= least + 1e-6 * (1 + abs(least))
     assert np.array_equal(kept, ~found[groups[0]])
     assert np.array_equal(taken, found[groups[1]])
+
+
+@given(seeds, st.floats(0.5, 1.0))
+def test_the_same_centers_in_another_order_are_no_fusion(seed, counted):
+    random = np.random.default_rng(seed)
+    rows, weights = random.normal(size=(400, 3)), random.random(400)
+    centers = rows[:12]  # each has a row
+    for two in (centers, random.permutation(centers)):
+        pairs = PairCosts(Centers(centers), Centers(two))
+        sums = pairs.chunk(Block(0, rows, weights, Scratch()))
+        kept, taken = fuse(sums, (12, 12), 3.0, counted)
+        assert kept.all()
+        assert not taken.any()
 
 
 def groups_by_hand(shared):
@@ -123,26 +152,85 @@ def test_a_fusion_is_better_than_both_if_each_is_better_in_one_region(two_region
         assert np.array_equal(np.unique(fused, axis=0), np.unique(means, axis=0))
 
 
+@dataclass(frozen=True)
+class Counting:
+    """Rows in memory that count how often they are read."""
+
+    rows: InMemoryRows
+    folds: list[str]
+
+    def fold(self, reduction, name="fold"):
+        self.folds.append(name)
+        return self.rows.fold(reduction, name=name)
+
+    def __getattr__(self, name):
+        return getattr(self.rows, name)
+
+
+def at(method, source, centers):
+    """The state of a pass at some centers, with children that tell to which center they belong."""
+    children = np.stack([centers - 0.25, centers + 0.25], axis=1)
+    return method._probe(source, Placement(centers, children))
+
+
+def test_a_crossover_is_a_fusion_where_that_gains(two_regions):
+    rows, means, worse_left, worse_right = two_regions
+    source, method = InMemoryRows(rows, None), search.Method(penalty=100.0)
+    parents = [
+        method._commit(method.init(source), at(method, source, centers))
+        for centers in (worse_left, worse_right)
+    ]
+    settled = []
+
+    class Seen(search.Method):
+        def settle_state(self, source, start, places, goal, random):
+            settled.append(places)
+            return super().settle_state(source, start, places, goal, random)
+
+    child = cross(Seen(penalty=100.0), source, parents, np.inf, np.random.default_rng(0))
+    assert len(child.centers) == len(means)
+    assert child.objective < min(parent.objective for parent in parents)
+    (places,) = settled
+    assert np.array_equal(np.unique(places.centers, axis=0), np.unique(means, axis=0))
+    assert np.array_equal(places.children[:, 0], places.centers - 0.25)
+    assert np.array_equal(places.children[:, 1], places.centers + 0.25)
+    # another sample swaps a center of a fusion, too
+    cross(Seen(penalty=100.0), source, parents, np.inf, np.random.default_rng(0), source)
+    assert not np.array_equal(np.unique(settled[1].centers, axis=0), np.unique(means, axis=0))
+
+
 def test_a_trial_that_is_not_lower_is_kept_where_it_is_better(two_regions):
     rows, means, worse_left, worse_right = two_regions
-    source = InMemoryRows(rows, None)
-    method = search.Method(penalty=100.0)
+    source, method = Counting(InMemoryRows(rows, None), []), search.Method(penalty=100.0)
+    start = method._commit(method.init(source.rows), at(method, source, worse_left))
+    moves = search.MoveCounts(swaps=1)
 
-    def found(centers):
-        children = np.repeat(centers[:, np.newaxis], 2, axis=1)
-        return method._probe(source, Placement(centers, children))
-
-    start = method._commit(method.init(source), found(worse_left))
-    end = Trial(
-        found(np.concatenate([worse_right, [[500.0, 500.0]]])), 3, search.MoveCounts(swaps=1)
-    )
+    end = Trial(at(method, source, worse_right), 3, moves)
     assert end.found.objective > start.objective
+    source.folds.clear()
     after = method._best_regions(source, end, start)
     assert after.found.objective < start.objective
     assert after.found.alive == len(means)
-    assert after.passes > end.passes
-    lower = Trial(found(means), 3, search.MoveCounts(swaps=1))
+    assert after.passes == end.passes + len(source.folds)
+
+    worse = Trial(at(method, source, worse_left + 1.0), 3, moves)  # nowhere better
+    source.folds.clear()
+    after = method._best_regions(source, worse, start)
+    assert after.found is worse.found
+    assert after.passes == worse.passes + len(source.folds) == 4
+
+    lower = Trial(at(method, source, means), 3, moves)
     assert method._best_regions(source, lower, start) is lower
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_share_is_given_up_after_some_rounds_that_fail(rounds):
+    state = search.Method(penalty=1.0).init(InMemoryRows(np.zeros((4, 1)), None))
+    for _ in range(3 * rounds - 1):
+        state = judge(state, False, rounds)
+    assert state.share == 0
+    assert judge(state, True, rounds).failures == 0
+    assert judge(state, False, rounds).share == len(SHARES)  # one cluster: no smaller share
 
 
 def test_trials_of_many_clusters_are_kept_by_region(monkeypatch):
@@ -155,7 +243,7 @@ def test_trials_of_many_clusters_are_kept_by_region(monkeypatch):
     given = {"penalty": 300.0, "search": True, "random_state": 0}
     DPMeans(**given).fit(rows)
     assert not seen  # fewer than 128 clusters
-    monkeypatch.setattr(search, "REGIONS", 2)
+    monkeypatch.setattr(search, "FUSED_CLUSTERS", 2)
     model = DPMeans(**given).fit(rows)
     assert seen
     objectives = [step.objective for step in model.history_]

@@ -1,4 +1,4 @@
-"""What rows cost if some centers of two searches are kept: the data of a fusion.
+"""Costs of rows if some centers of two searches are kept: the data of a fusion.
 
 Each row has its nearest center of the first search and its nearest of the second.  If both are kept,
 it costs the lower of two costs; if one is, the cost there; if neither is, about the lower cost at

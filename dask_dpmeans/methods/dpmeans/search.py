@@ -11,7 +11,8 @@ penalty as a price of a cluster.
 2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
    clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
    As trials fail, they change fewer clusters.  Of many clusters, a trial that does not end lower
-   is kept where it is better (`fusion`).  After a coreset, crossovers on all rows come first (`population`).
+   is kept in the regions that it makes better (`fusion`).  After a coreset, crossovers on all rows
+   come first (`population`).
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
@@ -75,7 +76,7 @@ In 4 to 16 columns, such searches ended about as high as trials or higher, and t
 NARROW_ROWS = 2**20
 """Most rows of such a search, which are gathered in memory."""
 FUSED_CLUSTERS = 128
-"""Clusters from which on a trial that is not lower is kept where it is better (`fusion`).
+"""Clusters from which on a trial that is not lower is kept in the regions that it makes better (`fusion`).
 
 One round of such trials is enough for each share.  Against trials that are kept or not as a whole, on
 mnist10: at penalty 200, some 220 clusters, means of three seeds, J was .10 % lower in 1.7 of the time; at
@@ -297,7 +298,7 @@ class Method(Passes):
         return Trial(found, passes + settling, trials.KINDS[kind])
 
     def _best_regions(self, source: Source, trial: Trial, state: State) -> Trial:
-        """Return a trial that ended lower; else the end of its centers where they are better, and the state's."""
+        """Return a trial that ended lower; else the end of a fusion of its centers with the state's."""
         end = trial.found
         if end.objective < state.objective:
             return trial

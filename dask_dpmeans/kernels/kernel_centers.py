@@ -23,6 +23,10 @@ from dask_dpmeans.kernels.block import (
 from dask_dpmeans.kernels.kernel_functions import GRAM_FITTED, GRAM_ROWS, Gram
 from dask_dpmeans.kernels.moments import total
 
+ROUNDING = 16 * float(np.finfo(np.float64).eps)
+"""Squared distances that are less than this share of a row's similarity with itself are rounding: they
+differ from one processor to another.  1.8e-15 was seen for a row that is its own center."""
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -285,10 +289,11 @@ class ImplicitDistances:
     centers: ImplicitCenters
 
     def __call__(self, block: Block) -> tuple[Float64Array]:
-        """Return distances, (height, k)."""
-        norms = self.centers.gram.diagonal(block.rows, block.start)
-        squared = norms[:, np.newaxis] + self.centers.scores(block.rows)
-        return (np.sqrt(np.maximum(squared, 0, out=squared)),)
+        """Return distances, (height, k); those within rounding of 0 are 0."""
+        norms = self.centers.gram.diagonal(block.rows, block.start)[:, np.newaxis]
+        squared = norms + self.centers.scores(block.rows)
+        squared[squared <= ROUNDING * np.abs(norms)] = 0.0
+        return (np.sqrt(squared),)
 
 
 @dataclass(frozen=True)

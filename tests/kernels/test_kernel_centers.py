@@ -78,3 +78,15 @@ def test_distances_and_inertia_are_those_to_the_means_and_to_opened_rows():
     wanted = np.sqrt(((rows[:, np.newaxis] - at) ** 2).sum(axis=2))
     np.testing.assert_allclose(ImplicitDistances(centers)(block)[0], wanted)
     assert ImplicitInertia(centers).chunk(block) == 2.25 + 3 * 0.25 + 28.25
+
+
+def test_distances_within_rounding_are_0():
+    """Three equal rows are their own mean, but sums of their similarities are rounded."""
+    rows = np.full((3, 5), 0.1) * np.array([1.0, 3.0, 7.0, 11.0, 13.0])
+    gram = ComputedGram(NamedSimilarity("linear"), rows)
+    weights, own = np.array([0.1, 0.7, 1.3]), float(rows[0] @ rows[0])
+    partition = Partition(np.zeros(3, np.int32), weights, 1)
+    for noise in (-3, 0, 3):
+        within = np.array([own * weights.sum() ** 2 * (1 + noise * np.finfo(float).eps)])
+        centers = ImplicitCenters(gram, partition, within, np.empty(0, np.int64))
+        assert ImplicitDistances(centers)(Block(0, rows, weights))[0].tolist() == [[0.0]] * 3

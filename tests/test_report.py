@@ -30,7 +30,7 @@ from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.figures.data import Neighbor, Overview, Portrait
-from dask_dpmeans.report import origin, page, run_page, sentences
+from dask_dpmeans.report import origin, page, run_page, run_rows, sentences
 from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.report.run_rows import UNGROUPED, UNWEIGHTED
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
@@ -359,6 +359,19 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     assert edge.startswith(
         "2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4"
     )
+
+
+@pytest.mark.parametrize("data", [None, False])
+def test_an_embedding_that_cannot_be_read_is_a_warning_if_no_rows_were_given(
+    folder, monkeypatch, undrawn, data
+):
+    """The rows that are drawn are stored in the run: it is not the user who gave them."""
+
+    def fail(*_, **__):
+        raise InputError("gone")
+
+    monkeypatch.setattr(run_rows, "_source", fail)
+    assert "could not be shown: gone" in page(folder / "neighbors-run", data=data).warnings[-1]
 
 
 def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):

@@ -16,7 +16,7 @@ from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.choices import AFFINITIES, CUTS, EFFORTS, INITS
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
+from dask_dpmeans.cli.resuming import check_resume_or_force, printing, resumable
 from dask_dpmeans.flags import OPTIONS
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
@@ -262,10 +262,10 @@ def fit_from_options(
             library.tables.say_estimate(dask_dpmeans.dry_run(rows, **job, **work), as_json)
         return
     shown, opened = library.progress(as_json), open_rows(*reading, **compute)
-    with resumable(out):
-        with _page_of(shown, out, live), opened as (rows, work), shown:
-            work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
-            library.fitting.write_run(rows, **job, groups=groups, **work)
+    with resumable(out), _page_of(shown, out, live), opened as (rows, work), shown:
+        work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
+        library.fitting.write_run(rows, **job, groups=groups, **work)
+    with printing(out):
         library.tables.say_result(out, as_json, shown.pace.seconds())
 
 

@@ -31,8 +31,6 @@ def resumable(
     """
     try:
         yield
-    except BrokenPipeError:  # whoever read the output has left
-        raise
     except (KeyboardInterrupt, Exception) as error:
         if run is None or not _can_continue(error, run):
             raise
@@ -44,6 +42,19 @@ def resumable(
         if is_full(error):
             why = f"{error.strerror}: make room"
         raise StoppedError(errors.redact(f"{why}; {_advice(run, again)}")) from None
+
+
+@contextmanager
+def printing(run: storage.Location) -> Iterator[None]:
+    """Say that a run is finished if the disk has no room for the output inside."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise click.ClickException(
+            errors.redact(f"{error.strerror}: make room; {run.url} is finished")
+        ) from error
 
 
 def _can_continue(error: BaseException, run: storage.Location) -> bool:

@@ -317,5 +317,5 @@ def _check_number(found: int, penalty: float, most: int) -> None:
     if found > most:
         raise InputError(
             f"at least {found:,} eigenvalues of the affinity matrix are greater than penalty={penalty:g}, "
-            f"more than max_components={most:,}: raise the penalty, or max_components"
+            f"more than max_components={most}: raise the penalty, or max_components"
         )

@@ -81,6 +81,14 @@ def test_an_integer_weight_is_a_repeated_row(rows):
     assert weights[outliers].sum() == found.outlier_weight_
 
 
+def test_light_clusters_are_described_once_there_are_clusters():
+    model = DPMeans(9.0, min_cluster_weight=3)
+    assert "label -1" not in model.description().settings
+    model.fit(np.array([[0.0], [0.0], [0.0], [50.0]]))
+    told = model.description().settings["label -1"]
+    assert told == "rows of 1 cluster lighter than 3 (25.00% of all)"
+
+
 @pytest.mark.parametrize(
     "how", [{}, {"outlier_penalty": None, "outlier_share": 0.09}, {"min_cluster_weight": 95.0}]
 )

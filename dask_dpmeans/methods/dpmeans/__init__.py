@@ -1,8 +1,8 @@
 """DP-means, as a radius (`batch`) or as a price (`search`).
 
 - A search is made of passes (`search_passes`) that make `moves`, of `trials`, and of crossovers of its
-  ends (`crossover`, `fusion`, `population`).  It begins on all rows, on cells or on a `coreset` (`starts`), or is
-  a population of `short_searches`; `row_exchange` ends it.
+  ends (`crossover`, `fusion`, `population`).  It begins on all rows, on cells or on a `coreset`
+  (`starts`), or is a population of `short_searches`; `row_exchange` ends it.
 - `outliers` and `outlier_share` are for rows that belong to no cluster.
 - `chooser` chooses a penalty (`auto_penalty` the search at it): `summary` has the rows
   that choose, `path` the fits at many penalties, `clouds` rows without clusters, `apart` gaps between

@@ -200,7 +200,7 @@ class Choice:
         chosen = self.chosen
         if self.of_part:
             return self._why_small
-        if chosen.n_clusters == self.rows_used:
+        if chosen.n_clusters == self.rows_used and not chosen.negative:
             return f"{chosen.n_clusters:,} clusters, because only so many rows differ: each is one."
         grows = f"grows {_three_digits(chosen.high / chosen.low)} times"
         if chosen.negative:

@@ -12,7 +12,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans.batch import Method, State
+from dask_dpmeans.methods.dpmeans.batch import Method, State, check_number
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)
@@ -214,6 +214,13 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
         match=r"^penalty=4 makes at least 4 clusters, more than max_clusters=3: give a higher penalty",
     ):
         states_of(source, Method(4.0, max_clusters=3))
+
+
+def test_the_limit_in_an_error_is_a_number_that_can_be_given():
+    """A command tells it as its option, --max-clusters 2000; 2,000 would be no number."""
+    error = "makes at least 2,001 clusters, more than max_clusters=2000: give"
+    with pytest.raises(TooManyClustersError, match=error):
+        check_number(2001, 2000, 1.0)
 
 
 def test_clusters_that_were_there_count_against_max_clusters_where_they_live():

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +17,11 @@ from strategies import seeds
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
+from dask_dpmeans.methods.dpmeans.chooser import choose_from
 from dask_dpmeans.methods.dpmeans.coreset import different_rows
 from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters
+from dask_dpmeans.methods.linkage import chooser
 from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
     AutoLinkage,
@@ -55,6 +58,20 @@ def test_balls_that_touch_are_micro_clusters_of_their_own(d: int) -> None:
     found = chosen(rows)
     assert (found.n_clusters, found.chosen.balls, found.penalty) == (4, True, ALONE)
     assert "4 clusters, which are balls" in found.reason
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_balls_that_lie_apart_say_so(monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
+    """The gap is that of the balls: a cut that is chosen before them has none."""
+    rows = make_blobs(400, centers=3, random_state=0)[0]
+    source = InMemoryRows(rows, None)
+    found = choose_from(source, source, ChoiceParameters(0, spherical=False))
+    balls = replace(found, choice=replace(found.choice, evidence=1.0, apart=apart))
+    monkeypatch.setattr(chooser, "choose_from", lambda *_: balls)
+    for cut in (False, True):
+        monkeypatch.setattr(Levels, "clearer_than", lambda *_, cut=cut: cut)
+        monkeypatch.setattr(chooser.CutEvidenceJob, "__call__", lambda *_: 9.0)
+        assert chosen(rows).apart is (apart and not cut)
 
 
 @settings(max_examples=4, deadline=None)

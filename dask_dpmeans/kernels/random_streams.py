@@ -48,8 +48,8 @@ class Stream(IntEnum):
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:
     """Return the seed sequence of a use.
 
-    NumPy pads a list of seeds with zeros, so that ``[s, 1]`` and ``[s, 1, 0]`` give the same numbers. Here each
-    number takes two words of 32 bits of the spawn key, whose length counts.
+    NumPy pads a list of seeds with zeros, so that ``[s, 1]`` and ``[s, 1, 0]`` give the same
+    numbers. Here each number takes two words of 32 bits of the spawn key, whose length counts.
 
     Parameters
     ----------

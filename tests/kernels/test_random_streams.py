@@ -50,5 +50,6 @@ def test_streams_keep_their_numbers():
         "POPULATION": 21,
         "SHORT_SEARCHES": 22,
         "NEAR_ROWS": 23,
+        "TIES": 24,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

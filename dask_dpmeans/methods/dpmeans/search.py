@@ -51,7 +51,7 @@ from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, cross_all_rows, evolve
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_passes import FREE_PASSES, MOST_PASSES, Passes
-from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, State
+from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, OPENINGS_ALONE, State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
     search_shortly,
@@ -261,11 +261,15 @@ class Method(Passes):
         found = self._probe(source, state.places, threshold)
         state = state.after_passes(source, 1)
         while state.share < len(SHARES):
-            trial = self._trial(source, found, state)
             least, rounds = self.tol / FINER, state.tries
-            if self.effort != QUICK and len(state.centers) >= FUSED_CLUSTERS:
+            alone = state.tries == OPENINGS_ALONE
+            if alone and not trials.openings_promise(found, state):
+                state = trials.judge(state, success=False, rounds=rounds)
+                continue
+            trial = self._trial(source, found, state)
+            if len(state.centers) >= FUSED_CLUSTERS:
                 trial = self._best_regions(source, trial, state)
-                least, rounds = self.tol, 1
+                least, rounds = self.tol, min(rounds, 1)
             gained = state.objective - trial.found.objective
             success = gained > least * state.objective
             state = trials.judge(state, success, rounds).after_passes(source, trial.passes)

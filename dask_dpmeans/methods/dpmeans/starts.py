@@ -21,7 +21,12 @@ from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
-from dask_dpmeans.methods.dpmeans.search_state import FEWEST_TRIES, TRIES_ON_CORESET, State
+from dask_dpmeans.methods.dpmeans.search_state import (
+    FEWEST_TRIES,
+    OPENINGS_ALONE,
+    TRIES_ON_CORESET,
+    State,
+)
 from dask_dpmeans.methods.dpmeans.short_searches import lowest_centers
 
 if TYPE_CHECKING:
@@ -168,16 +173,17 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     tried = state.share < len(trials.SHARES)
     crossed = tried and may_cross_all_rows(method, n, state.centers.shape[1])
     seeds = restart_seeds(method.seed)[: 1 if quick or crossed else RESTARTS]
-    tries = FEWEST_TRIES if crossed else TRIES_ON_CORESET
+    tries = FEWEST_TRIES if quick or crossed else TRIES_ON_CORESET
     restarts = [Restart(alone.seeded(seed), tries) for seed in seeds]
     ends = source.run(restarts, coreset, "search")
     best = min(ends, key=lambda end: end.objective)
     if len(ends) > 1 and len(coreset.rows) <= trials.TRIALS_BELOW:
         best = source.run([Crossovers(alone, ends)], coreset, "cross")[0]
     share = len(trials.SHARES)
-    if n <= trials.TRIALS_AFTER_BELOW and not quick:
+    if n <= trials.TRIALS_AFTER_BELOW:
         share -= trials.LAST_SHARES
-    start = replace(start_at(state, best), share=share, tries=FEWEST_TRIES, to_cross=crossed)
+    rounds = OPENINGS_ALONE if quick else FEWEST_TRIES
+    start = replace(start_at(state, best), share=share, tries=rounds, to_cross=crossed)
     return start.after_passes(source, passes)
 
 

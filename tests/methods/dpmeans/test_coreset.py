@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, seeds
 
@@ -16,6 +16,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import (
     coreset,
     crossover,
@@ -254,6 +255,44 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
     assert found[0].tries == search_state.FEWEST_TRIES
     assert found[-1].objective <= states[-1].objective
     assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_quick_trials_after_a_coreset_open_clusters_that_promise_enough(monkeypatch, seed):
+    rows, tried = np.random.default_rng(seed).uniform(1, 30, (5000, 2)), []
+    trial = Method._trial
+
+    def told(self, source, found, state):
+        if source.plan.n_rows == len(rows):
+            tried.append(trials.kind_of(state))
+        return trial(self, source, found, state)
+
+    def end(promising):
+        tried.clear()
+        monkeypatch.setattr(trials, "PROMISING", promising)
+        method = Method(300.0, coreset_rows=500, effort="quick")
+        return [step.state for step in iterate(InMemoryRows(rows, None), method)][-1].objective
+
+    monkeypatch.setattr(Method, "_trial", told)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 2**17)
+    monkeypatch.setattr(trials, "TRIALS_AFTER_BELOW", 2**19)
+    without = end(10.0)
+    assert not tried
+    assert end(0.5) < without
+    assert len(tried) >= trials.LAST_SHARES
+    assert set(tried) == {"open"}
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(0, 3), st.floats(1, 200))
+def test_openings_promise_if_the_best_splits_save_half_of_their_price(savings, share, penalty):
+    found = SimpleNamespace(
+        savings=np.array(savings), alive=len(savings), price=LinearPrice(penalty)
+    )
+    state = SimpleNamespace(share=share, centers=np.zeros((len(savings), 1)))
+    count = max(1, int(trials.SHARES[share] * len(savings)))
+    saved = math.fsum(sorted(savings, reverse=True)[:count])
+    assume(abs(saved - penalty * count / 2) > 1e-9 * saved)
+    assert trials.openings_promise(found, state) == (saved > penalty * count / 2)
 
 
 @pytest.mark.parametrize(

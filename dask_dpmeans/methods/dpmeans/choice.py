@@ -186,7 +186,7 @@ class Choice:
     @property
     def unclear(self) -> bool:
         """Whether a person should look at the reason before the clusters."""
-        return self.doubtful or self.nearly_as_good is not None or self.leading is not None
+        return self.nearly_as_good is not None or self.leading is not None
 
     @property
     def doubtful(self) -> bool:

@@ -76,12 +76,12 @@ def test_a_reason_is_a_sentence(chosen: Choice, reason: str) -> None:
     assert chosen.reason == reason
 
 
-def test_a_person_should_look_at_clusters_on_which_halves_agree_little() -> None:
+def test_clusters_on_which_halves_agree_little_are_doubtful() -> None:
     below = np.nextafter(DOUBTED, 0)
     agreed = [choice(replace(FIVE, stability=each), NINE) for each in (below, DOUBTED)]
-    assert [each.unclear for each in agreed] == [True, False]
+    assert [each.doubtful for each in agreed] == [True, False]
     assert ["do not rely" in each.reason for each in agreed] == [True, False]
-    assert not choice(replace(ONE, stability=below), NINE, evidence=1.0).unclear
+    assert not choice(replace(ONE, stability=below), NINE, evidence=1.0).doubtful
 
 
 def test_a_reason_names_the_next_best_and_the_limit_if_they_are_near() -> None:

@@ -61,6 +61,8 @@ class CutChoice(Choice):
     alternative: ClassVar[type[Alternative]] = CutAlternative
     halved: ClassVar[str] = "links"
     without: ClassVar[str] = "is clear among these links"
+    unclustered: ClassVar[str] = "random graphs with the same degrees"
+    shapes: ClassVar[str] = ""
 
     components: int
     """Number of components of the graph, which are clusters in any case."""

@@ -46,6 +46,7 @@ class LinkageChoice(Choice):
     """
 
     alternative: ClassVar[type[Alternative]] = LinkageAlternative
+    shapes: ClassVar[str] = ""
 
     asked: bool
     """Whether the number of clusters, or a price, was given."""
@@ -74,10 +75,15 @@ class LinkageChoice(Choice):
             return f"{count}, with a number of clusters or a price given."
         if self.rows_used == 1 or len(self.alternatives) == 1:
             return self._why_one
+        if not self.divided and self.penalty != ALONE:
+            return (
+                "1 cluster: a cut was clear on the micro-clusters of a summary, but not on the mean of "
+                "them and of the micro-clusters of the fit, so it may be there by chance."
+            )
         if not self.divided:
             return (
-                "1 cluster: rows without clusters, spread evenly in the same directions, divide "
-                f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
+                "1 cluster: rows without clusters, spread evenly in the same directions or with columns as "
+                f"skewed, divide about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
             )
         if self.penalty == ALONE:
             return (

@@ -31,7 +31,12 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
-from dask_dpmeans.methods.dpmeans.clouds import Figures, UniformClouds, deviate_from_clouds
+from dask_dpmeans.methods.dpmeans.clouds import (
+    Figures,
+    OneModeClouds,
+    UniformClouds,
+    deviate_from_clouds,
+)
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.dpmeans.summary import (
@@ -113,7 +118,8 @@ class ChosenMethod:
             first = replace(before.chosen, n_clusters=number) if before.asked else before.chosen
             return replace(before, alternatives=(first, *others))
         levels, found = self.levels.of_fit(state.grouping.cuts), state.grouping.penalty
-        if self.method.levels is not None and before.divided and number == 1:
+        clear = levels.chosen == levels.best
+        if self.method.levels is not None and before.divided and number == 1 and clear:
             return before  # of a fit that was stopped early
         first = replace(levels.cut(levels.interval_of(number)), n_clusters=number, penalty=found)
         balls = [each for each in others if each.penalty == ALONE and each.n_clusters != number]
@@ -172,6 +178,7 @@ def choose(
     if micro_penalty is not None:
         return levels.choice([levels.cut(cut)], 0.0, asked=True), levels
     balls = choose_from(source, rows, parameters).choice
+    levels = replace(levels, only=not balls.divided)
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
     if levels.clearer_than(balls):
@@ -261,11 +268,19 @@ class CutEvidenceJob:
         clouds = UniformClouds(summary.rows, summary.weights, summary.spherical)
         n, seed = max(clouds.least_rows, len(summary.rows)), self.parameters.seed
 
-        def of_cloud(number: int) -> Figures:
-            draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
-            return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
+        figures = self._figures(summary)
 
-        return deviate_from_clouds(self._figures(summary), of_cloud)
+        def differ(clouds: UniformClouds | OneModeClouds) -> float:
+            def of_cloud(number: int) -> Figures:
+                draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
+                return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
+
+            return deviate_from_clouds(figures, of_cloud)
+
+        found, skewed = differ(clouds), OneModeClouds(summary.rows, summary.weights)
+        if found < EVIDENCE or summary.spherical or not skewed.fits(summary.count):
+            return found
+        return min(found, differ(skewed))
 
     def _some(self, summary: Summary) -> Summary:
         """Return a summary of at most so many rows, drawn at random."""

@@ -282,7 +282,7 @@ class Method(BaseMethod):
         levels = self.levels.of_fit(tree.cuts)
         if self.n_clusters is not None:
             return levels.interval_of(self.n_clusters).middle
-        return levels.best.middle if levels.best.n_clusters > 1 else self.penalty
+        return levels.chosen.middle if levels.best.n_clusters > 1 else self.penalty
 
     def done(self, before: State, after: State) -> bool:
         """Return whether the micro-clusters have settled and are grouped."""

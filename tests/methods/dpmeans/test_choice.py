@@ -86,7 +86,7 @@ def test_one_cloud_is_one_cluster(draw, d: int, seed: int) -> None:
     assert found.evidence < EVIDENCE
     assert found.reason.startswith("1 cluster. ")
     if found.evidence:
-        assert f"the evidence is {found.evidence:.1f}, and {EVIDENCE} is needed" in found.reason
+        assert f"the evidence is {found.evidence:.1f}, and {EVIDENCE:g} is needed" in found.reason
     else:
         assert "fits of halves of the rows do not agree on it" in found.reason
     assert found.nearly_as_good is None

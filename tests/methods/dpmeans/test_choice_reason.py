@@ -8,7 +8,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dask_dpmeans.methods.dpmeans.choice import LEADING, Alternative, Choice, leading_column
+from dask_dpmeans.methods.dpmeans.choice import (
+    DOUBTED,
+    LEADING,
+    Alternative,
+    Choice,
+    leading_column,
+)
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.sources import as_source
 
@@ -31,26 +37,36 @@ def choice(
         (
             choice(FIVE, NINE),
             "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
-            "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long.",
+            "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
+            "Fits of halves of the rows agree on them (adjusted Rand index 0.99); the evidence that rows "
+            "without clusters do not divide so well is 9.0, and 3 is needed.",
+        ),
+        (
+            choice(replace(FIVE, stability=0.79), NINE),
+            "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
+            "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
+            "Fits of halves of the rows agree little on them (adjusted Rand index 0.79): do not rely on "
+            "them. LinkageDPMeans, or the command shapes, finds clusters of any shape.",
         ),
         (
             choice(ONE, FIVE, evidence=1.25),
             "1 cluster. The best division is into 5, but rows without clusters, spread evenly in "
             "the same directions or with columns as skewed, divide about as well: the evidence is 1.2, "
-            "and 3.0 is needed.",
+            "and 3 is needed. LinkageDPMeans, or the command shapes, finds clusters of any shape.",
         ),
         (
             choice(ONE, replace(FIVE, stability=0.06), evidence=0.0),
             "1 cluster. The best division is into 5, but fits of halves of the rows do not agree on it: "
-            "their adjusted Rand index is 0.06.",
+            "their adjusted Rand index is 0.06. LinkageDPMeans, or the command shapes, finds clusters of "
+            "any shape.",
         ),
         (choice(FIVE, ONE, rows=5), "5 clusters, because only so many rows differ: each is one."),
         (
             replace(choice(FIVE, NINE, evidence=1.25), apart=True),
             "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
-            "Evenly spread rows divide about as well (evidence 1.2), but hardly any rows are between "
-            "these clusters.",
+            "Fits of halves of the rows agree on them (adjusted Rand index 0.99). Evenly spread rows "
+            "divide about as well (evidence 1.2), but hardly any rows are between these clusters.",
         ),
         (choice(ONE, tried=1, rows=1), "1 cluster, because all rows are equal."),
         (choice(ONE, rows=3), "1 cluster, because too few rows differ for more."),
@@ -58,6 +74,14 @@ def choice(
 )
 def test_a_reason_is_a_sentence(chosen: Choice, reason: str) -> None:
     assert chosen.reason == reason
+
+
+def test_clusters_on_which_halves_agree_little_are_doubtful() -> None:
+    below = np.nextafter(DOUBTED, 0)
+    agreed = [choice(replace(FIVE, stability=each), NINE) for each in (below, DOUBTED)]
+    assert [each.doubtful for each in agreed] == [True, False]
+    assert ["do not rely" in each.reason for each in agreed] == [True, False]
+    assert not choice(replace(ONE, stability=below), NINE, evidence=1.0).doubtful
 
 
 def test_a_reason_names_the_next_best_and_the_limit_if_they_are_near() -> None:

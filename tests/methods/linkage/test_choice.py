@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs, make_circles, make_classification, make_moons
 from strategies import seeds
 
-from dask_dpmeans import sources
+from dask_dpmeans import LinkageDPMeans, sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
@@ -30,7 +30,14 @@ from dask_dpmeans.methods.linkage.chooser import (
     micro_clusters,
     price_of,
 )
-from dask_dpmeans.methods.linkage.levels import COARSER, NEAREST, Levels, cut_intervals, cut_score
+from dask_dpmeans.methods.linkage.levels import (
+    COARSER,
+    LEAST_SCORE,
+    NEAREST,
+    Levels,
+    cut_intervals,
+    cut_score,
+)
 from dask_dpmeans.methods.linkage.search import Method
 from dask_dpmeans.methods.linkage.tree import GroupTree, without_light_components
 
@@ -335,3 +342,50 @@ def test_as_many_touching_balls_as_cuts_are_balls_in_many_dimensions(d: int) -> 
     centers = 3.0 * np.eye(d)[:2].repeat(2, axis=0) * np.array([1, -1, 1, -1])[:, np.newaxis]
     found = chosen(make_blobs(600, centers=centers, random_state=0)[0])
     assert (found.n_clusters, found.chosen.balls) == (4, True)
+
+
+def test_a_cut_that_the_fit_does_not_see_is_one_cluster_unless_rows_are_balls() -> None:
+    found = Levels(
+        price=1.0,
+        cuts=np.array([0.0, 0.3, 0.7, 1.2]),
+        n_rows=400,
+        dimension=2.0,
+        balls=None,
+        coarser=np.array([0.0, 0.3, 0.6]),
+        only=True,
+    )
+    unclear = found.of_fit(np.array([0.0, 0.3, 0.61, 0.93]))
+    assert unclear.best.n_clusters > 1
+    assert unclear.score_of(unclear.best) < LEAST_SCORE
+    assert unclear.chosen.n_clusters == 1
+    assert replace(unclear, only=False).chosen == unclear.best
+    clear = found.of_fit(np.array([0.0, 0.01, 0.9, 1.8]))
+    assert clear.score_of(clear.best) >= LEAST_SCORE
+    assert clear.chosen == clear.best
+
+
+def test_a_normal_cloud_that_a_summary_cuts_is_one_cluster_after_the_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its cut scored more than 1 on the summary, and .7 on the mean with the fit."""
+    rows = np.random.default_rng([77, 40, 0]).standard_normal((200, 2))
+    monkeypatch.setattr(chooser.CutEvidenceJob, "__call__", lambda *_: 9.0)
+    assert chosen(rows).n_clusters == 2
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    assert (model.n_clusters_, model.choice_.n_clusters) == (1, 1)
+    assert (
+        "but not on the mean of them and of the micro-clusters of the fit" in model.choice_.reason
+    )
+    again = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(rows)
+    assert again.n_clusters_ == 1
+
+
+@pytest.mark.parametrize("draw", [0, 2])
+def test_columns_with_tails_are_not_cut(draw: int) -> None:
+    """Rows of independent columns with the same tails are cut as well; even rows are not."""
+    rows = np.random.default_rng([77, 45, draw]).standard_t(2, (1000, 5))
+    job = chooser.CutEvidenceJob(ChoiceParameters(0, spherical=False), 3)
+    found = job(InMemoryRows(rows, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chooser.OneModeClouds, "fits", lambda *_: False)
+        assert job(InMemoryRows(rows, None)) > found

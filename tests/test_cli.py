@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -492,6 +493,14 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         ),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "0"], "'0' is no memory at all"),
         (
+            ["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "4"],
+            "'4' means 4 bytes, in which nothing can run: give a size with its unit, such as 4GB",
+        ),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--columns", "0,1,0"],
+            "columns has 0 more than once: name each column once",
+        ),
+        (
             ["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"],
             "nan is not a finite number of seconds",
         ),
@@ -708,6 +717,14 @@ def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> 
     assert said.count("\n") == 1
     assert said.count("\r") == 2
     assert "step 1: k=3  J=9.5  births=2  deaths=1  6,000 rows/s" in said
+
+
+def test_the_first_step_after_a_resume_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: Callable = TerminalLine()
+    shown.step(2, record(3), 1000)  # its passes are of all steps
+    assert "deaths=1  0:00" in shown.last_result
+    shown.step(3, replace(record(3), passes=4.0), 1000)
+    assert "deaths=1  2,000 rows/s" in shown.last_result
 
 
 def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:

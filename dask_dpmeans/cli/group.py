@@ -89,7 +89,13 @@ class Commands(click.Group):
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line; Ctrl-C and SIGTERM stop it from here on."""
         with stoppable():
-            return super().main(*arguments, **options)
+            try:
+                return super().main(*arguments, **options)
+            except OSError as error:  # of --help and --version, which no `invoke` calls
+                if not is_full(error):
+                    raise
+                click.echo(f"Error: the output cannot be printed: {error.strerror}", err=True)
+                raise SystemExit(1) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 others."""

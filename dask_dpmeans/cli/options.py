@@ -25,6 +25,9 @@ NUMBERS = re.compile(r"\s*[-\d][-\d\s]*$")
 MOST_COLUMNS = 10**6
 """Column numbers must be less than this, so that a typing error does not fill the memory."""
 
+LEAST_MEMORY = 10**6
+"""Bytes of the smallest memory that is taken: less is a number without its unit."""
+
 
 def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[Any] | None:
     """Return the column numbers of a text such as 0,2-5, or the names of one such as age,income."""
@@ -74,6 +77,10 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
         raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
     if size < 1:
         raise click.BadParameter(f"{text!r} is no memory at all: give a size such as 4GB")
+    if size < LEAST_MEMORY:
+        raise click.BadParameter(
+            f"{text!r} means {size:,} bytes, in which nothing can run: give a size with its unit, such as 4GB"
+        )
     return size
 
 

@@ -38,6 +38,7 @@ class Pace:
 
     def describe(self, record: Record, n_rows: int, number: int) -> str:
         """Return a step as one line."""
+        resumed = number > 1 and not self.passes  # how much the job before had read is not known
         rows_read, self.passes = (record.passes - self.passes) * n_rows, record.passes
         pace = rows_read / record.seconds if record.seconds > 0 else 0.0
         parts = [f"step {number}: k={record.n_clusters:,}"]
@@ -49,7 +50,8 @@ class Pace:
             f"deaths={record.deaths:,}",
         ]
         parts += [f"{name}={getattr(record, name):,}" for name in MOVES if getattr(record, name)]
-        parts += [f"{pace:,.0f} rows/s", format_duration(self.seconds())]
+        parts += [] if resumed else [f"{pace:,.0f} rows/s"]
+        parts.append(format_duration(self.seconds()))
         return "  ".join(parts)
 
 

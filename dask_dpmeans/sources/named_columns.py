@@ -116,7 +116,7 @@ def named_inputs(
         own = table.chosen_labels
         _refuse_lists(table.lists & {*own}, list(taken.values()))
         chosen = [own[number] for number in checked_columns(columns, len(own))]
-    _check_different(chosen or ())
+    check_different(chosen or ())
     left = [each for each in chosen or labels if each not in taken.values()]
     if not left:
         raise InputError(
@@ -151,7 +151,7 @@ def _refuse_lists(lists: set[Any], beside: list[str]) -> None:
         )
 
 
-def _check_different(names: Sequence[Any]) -> None:
+def check_different(names: Sequence[Any]) -> None:
     """Refuse a column that is chosen more than once."""
     for place, name in enumerate(names):
         if name in names[:place]:

@@ -102,6 +102,21 @@ def refuse_container(data: object, name: str) -> None:
         kind, way = "list of dicts", f"pandas.DataFrame({name})"
     if way is not None:
         raise InputError(f"{name} is a {kind}, no array: pass {way}")
+    if rows and isinstance(data, list) and data and isinstance(data[0], list | tuple):
+        _refuse_ragged(data, name)
+
+
+def _refuse_ragged(data: Sequence[Any], name: str) -> None:
+    """Raise `InputError` for a list of rows of numbers that are not all of one length."""
+    first = len(data[0])
+    if first and isinstance(data[0][0], Sequence | np.ndarray):  # of matrices, or of text
+        return
+    for row, each in enumerate(data):
+        if isinstance(each, list | tuple) and len(each) != first:
+            raise InputError(
+                f"{name} has rows of different lengths: row 0 has {first} values, row {row} has {len(each)}: "
+                "give all rows the same length, with nan for values that are missing"
+            )
 
 
 def refuse_kind(data: object, name: str) -> None:

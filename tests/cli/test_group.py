@@ -107,6 +107,20 @@ def test_a_fit_whose_output_is_full_is_finished_and_says_so() -> None:
     assert call("show", "run.zarr").exit_code == 0
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_that_cannot_be_printed_is_one_line(option: str) -> None:
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "dask_dpmeans", option],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert told.returncode == 1
+    assert told.stderr == "Error: the output cannot be printed: No space left on device\n"
+
+
 def test_a_fit_whose_output_nobody_reads_says_nothing() -> None:
     command = [sys.executable, "-m", "dask_dpmeans", "fit", "rows.npy", "run.zarr"]
     reading, writing = os.pipe()

@@ -46,6 +46,15 @@ def test_one_dimension_says_how_it_becomes_rows(form):
         DPMeans(9.0).fit(eval(way, NAMES | {"X": X}))
 
 
+def test_rows_of_different_lengths_are_named() -> None:
+    ragged = [[1.0, 2.0], (3.0, 4.0), [5.0]]
+    with pytest.raises(
+        InputError, match=r"^X has rows of different lengths: row 0 has 2 values, row 2 has 1: "
+    ):
+        DPMeans(9.0).fit(ragged)
+    assert DPMeans(9.0).fit(ragged[:2]).n_clusters_ == 1
+
+
 CONTAINERS = {
     "dict": ({"a": [1.0, 2.0], "b": [3.0, 4.0]}, "pandas.DataFrame(X)"),
     "list of dicts": ([{"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 9.0}], "pandas.DataFrame(X)"),

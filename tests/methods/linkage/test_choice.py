@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs, make_circles, make_classification, make_moons
+from sklearn.metrics import adjusted_rand_score
 from strategies import seeds
 
 from dask_dpmeans import LinkageDPMeans, sources
@@ -223,6 +224,31 @@ def test_powers_of_prices_score_alike_in_each_dimension(
     score = math.log((NEAREST - low) / (NEAREST - high)) * number**0.25
     assert cut_score(flat, 2.0) == pytest.approx(score, abs=1e-9)
     assert cut_score(powers, dimension) == pytest.approx(score, abs=1e-9)
+
+
+def test_groups_that_are_best_at_the_least_price_score_at_least_as_in_two_dimensions() -> None:
+    *others, last = cut_intervals(np.array([0.0, 0.0, 0.05, 0.3, 0.8]))
+    assert (last.n_clusters, last.high) == (2, -NEAREST)
+    assert cut_score(last, 6.0) == cut_score(last, 2.0) > LEAST_SCORE
+    assert cut_score(last, 2.0) == pytest.approx(
+        math.log((0.05 + NEAREST) / (2 * NEAREST)) * 2**0.25
+    )
+    for each in others:
+        low, high = ((-price) ** 3 + NEAREST for price in (each.low, each.high))
+        assert cut_score(each, 6.0) == pytest.approx(math.log(low / high) * each.n_clusters**0.25)
+    wide = Interval(2, -0.9, -NEAREST)  # higher in more dimensions than in two
+    assert cut_score(wide, 6.0) == pytest.approx(
+        math.log((0.9**3 + NEAREST) / (NEAREST**3 + NEAREST)) * 2**0.25
+    )
+
+
+def test_two_moons_in_more_columns_are_two_clusters() -> None:
+    """They were 10: the two scored .4 in the dimension of the rows, and cuts of each moon more."""
+    moons, labels = make_moons(1000, noise=0.06, random_state=0)
+    rows = np.column_stack([moons, 0.06 * np.random.default_rng(0).standard_normal((1000, 3))])
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    assert (model.n_clusters_, model.choice_.chosen.balls) == (2, False)
+    assert adjusted_rand_score(labels, model.labels_) > 0.99
 
 
 @pytest.mark.parametrize(("d", "found"), [(1, 2), (2, 2), (3.5, 3.5), (6, 6), (20, 6)])

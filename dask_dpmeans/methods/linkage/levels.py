@@ -178,9 +178,9 @@ def cut_score(interval: Interval, dimension: float) -> float:
     in any dimension.
 
     Next to no links lie between the groups that are best up to `NEAREST`, in any dimension, but powers
-    of their prices may be below it.  Their score is at least that of two dimensions: two moons in 5
+    of their prices may be below it.  Their score is at least the one of two dimensions: two moons in 5
     columns were cut into 6 to 14, and kinds of time series into halves.  Of 213 sets without
-    clusters in 3 and more columns, no other one was cut for it.
+    clusters in 3 and more columns, none that was one cluster is cut.
     """
     low, high = ((-price) ** (dimension / 2) + NEAREST for price in (interval.low, interval.high))
     found = math.log(low / high) * math.sqrt(math.sqrt(interval.n_clusters))

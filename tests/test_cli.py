@@ -494,11 +494,11 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "0"], "'0' is no memory at all"),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "4"],
-            "'4' means 4 bytes, in which nothing can run: give a size with its unit, such as 4GB",
+            "'4' means 4 bytes, in which nothing can run: give more, with its unit, such as 4GB",
         ),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--columns", "0,1,0"],
-            "columns has 0 more than once: name each column once",
+            "'0,1,0' has column 0 more than once: name each once",
         ),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"],

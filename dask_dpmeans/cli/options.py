@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
@@ -46,6 +47,9 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[An
                 "or of names such as age,income"
             )
         columns.extend(range(int(first), int(last) + 1))
+    if len(set(columns)) < len(columns):
+        twice = next(column for column, count in Counter(columns).items() if count > 1)
+        raise click.BadParameter(f"{text!r} has column {twice} more than once: name each once")
     return columns
 
 
@@ -79,7 +83,7 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
         raise click.BadParameter(f"{text!r} is no memory at all: give a size such as 4GB")
     if size < LEAST_MEMORY:
         raise click.BadParameter(
-            f"{text!r} means {size:,} bytes, in which nothing can run: give a size with its unit, such as 4GB"
+            f"{text!r} means {size:,} bytes, in which nothing can run: give more, with its unit, such as 4GB"
         )
     return size
 

@@ -63,7 +63,7 @@ def _choice(choice: Choice | None, k: int) -> list[str]:
     span = f"penalties from {number(chosen.low)} to {number(chosen.high)}"
     sentence = f"{k:,} is the best number for {span}"
     if chosen.stability is not None:
-        agree = "agree" if chosen.stability >= 0.9 else "agree in part"
+        agree = "agree little" if choice.doubtful else "agree"
         sentence += (
             f", and two halves of the {choice.halved} {agree} on it (stability "
             f"{chosen.stability:.2f})"

@@ -116,7 +116,7 @@ def named_inputs(
         own = table.chosen_labels
         _refuse_lists(table.lists & {*own}, list(taken.values()))
         chosen = [own[number] for number in checked_columns(columns, len(own))]
-    check_different(chosen or ())
+    _check_different(chosen or ())
     left = [each for each in chosen or labels if each not in taken.values()]
     if not left:
         raise InputError(
@@ -151,11 +151,13 @@ def _refuse_lists(lists: set[Any], beside: list[str]) -> None:
         )
 
 
-def check_different(names: Sequence[Any]) -> None:
+def _check_different(names: Sequence[Any]) -> None:
     """Refuse a column that is chosen more than once."""
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    seen = set[Any]()
+    for name in names:
+        if name in seen:
             raise InputError(f"columns has {name!r} more than once: name each column once")
+        seen.add(name)
 
 
 def _listed(columns: Any) -> Sequence[Any] | None:

@@ -22,7 +22,7 @@ from dask_dpmeans.sources.frames import Frame, frame_of
 from dask_dpmeans.sources.grids import is_latitude
 from dask_dpmeans.sources.layout import Layout, stored_arrays
 from dask_dpmeans.sources.lazy_modules import cluster, dask_tasks, is_dask_array, zarr
-from dask_dpmeans.sources.named_columns import check_different, checked_columns, named_inputs
+from dask_dpmeans.sources.named_columns import checked_columns, named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.refusals import refuse_container
@@ -198,7 +198,6 @@ def _prepare_of(
     if columns.column_names is not None:
         check_names(names, fitted, "the run")
     chosen = None if columns.columns is None else checked_columns(columns.columns, d)
-    check_different(chosen or ())
     dtype = opening.working_dtype(rows.dtype, "data")
     prepare = Prepare(
         dtype, chosen, features=needs.features, sparse=needs.sparse, missing=needs.missing

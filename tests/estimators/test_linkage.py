@@ -272,6 +272,14 @@ def test_few_points_are_clustered(rows):
     assert len(np.unique(model.labels_)) == model.n_clusters_
 
 
+def test_a_fit_that_stops_early_keeps_the_choice_of_the_summary():
+    moons = make_moons(1000, noise=0.05, random_state=0)[0]
+    with pytest.warns(Warning, match="max_iter=1"):
+        model = LinkageDPMeans(max_iter=1, random_state=0).fit(moons)
+    assert model.choice_.n_clusters == 2
+    assert "by chance" not in model.choice_.reason
+
+
 def test_max_iter_groups_the_micro_clusters_it_has():
     with pytest.warns(Warning, match="max_iter=2"):
         model = LinkageDPMeans(-0.1, 0.05, max_iter=2, random_state=0).fit(ROWS)

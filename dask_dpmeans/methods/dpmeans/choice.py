@@ -21,8 +21,8 @@ NEARLY = 0.8
 """Another number of clusters is nearly as good with this share of the chosen one's score times
 agreement of halves."""
 DOUBTED = 0.8
-"""Clusters on which halves agree less are doubtful.  Of 58 labelled sets and 135 drawn ones with clusters
-that are balls, the seven below were right once; balls that cover rings had .49 to .72."""
+"""Clusters on which halves agree less are doubtful.  Of 58 labelled sets and 135 drawn sets of balls, seven
+had less, and one of these the right number; balls that cover rings had .49 to .72."""
 LEADING = 0.995
 """A column leads if it holds at least this share of the squared spread.  Of 74 sets as they are,
 only wine (.998) and bavaria1 (1.000), whose units differ, have such a column; birch2 has .991."""
@@ -96,7 +96,9 @@ class Choice:
     """What no number of clusters does if there are none."""
     unclustered: ClassVar[str] = "rows without clusters"
     """What the evidence compares with."""
-    shapes: ClassVar[str] = "LinkageDPMeans, or the command shapes, finds clusters of any shape."
+    shapes: ClassVar[str] = (
+        "LinkageDPMeans, or the command shapes, looks for clusters of any shape, by squared distances."
+    )
     """What else to try if there may be other clusters than balls; empty if nothing."""
 
     alternatives: tuple[Alternative, ...]
@@ -248,7 +250,7 @@ class Choice:
         """How sure the clusters are, and what to try if they are not."""
         agree = f"(adjusted Rand index {self.stability:.2f})"
         if self.doubtful:
-            text = f"Fits of halves of the {self.halved} agree little on them {agree}: do not rely on them."
+            text = f"Fits of halves of the {self.halved} agree little on them {agree}, so they may be there by chance."
             return f"{text} {self.shapes}".rstrip()
         text = f"Fits of halves of the {self.halved} agree on them {agree}"
         if self.apart:
@@ -329,16 +331,17 @@ class Choice:
             return "1 cluster, because too few rows differ for more."
         best = self.alternatives[1]
         if self.evidence == 0 and best.stability is not None:
-            return (
-                f"1 cluster. The best division is into {best.n_clusters:,}, but fits of halves of the "
-                f"{self.halved} do not agree on it: their adjusted Rand index is {best.stability:.2f}. "
-                f"{self.shapes}"
+            why = (
+                f"fits of halves of the {self.halved} do not agree on it: their adjusted Rand index is "
+                f"{best.stability:.2f}."
             )
-        return (
-            f"1 cluster. The best division is into {best.n_clusters:,}, but rows "
-            "without clusters, spread evenly in the same directions or with columns as skewed, divide "
-            f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed. {self.shapes}"
-        )
+        else:
+            why = (
+                "rows without clusters, spread evenly in the same directions or with columns as skewed, "
+                f"divide about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
+            )
+        best_number = f"1 cluster. The best division is into {best.n_clusters:,}"
+        return f"{best_number}, but {why} {self.shapes}".rstrip()
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields for JSON."""

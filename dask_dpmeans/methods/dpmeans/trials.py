@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_dpmeans.engine.history import MoveCounts
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.moves import Findings, Moves, deletions, no_moves
 from dask_dpmeans.methods.dpmeans.search_state import State
 
@@ -54,8 +55,15 @@ def clusters_to_change(state: State) -> int:
 def openings_promise(found: Findings, state: State) -> bool:
     """Return whether splits would save enough for the next trial, if it only opens clusters."""
     count = clusters_to_change(state)
-    saved = float(np.sort(found.savings)[-count:].sum())
+    saved = float(np.sort(_savings(found))[-count:].sum())
     return saved >= PROMISING * found.price.change(found.alive, found.alive + count)
+
+
+def _savings(found: Findings) -> Float64Array:
+    """Return what splits save, then what candidates among the outliers do."""
+    if found.among_outliers is None:
+        return found.savings
+    return np.concatenate([found.savings, found.among_outliers.savings])
 
 
 def splits_to_try(
@@ -65,9 +73,7 @@ def splits_to_try(
 
     Candidates among the outliers take part as clusters do.
     """
-    savings = found.savings
-    if found.among_outliers is not None:
-        savings = np.concatenate([savings, found.among_outliers.savings])
+    savings = _savings(found)
     chances = savings
     if noisy:
         chances = chances * random.exponential(size=len(savings))

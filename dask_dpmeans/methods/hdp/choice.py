@@ -43,6 +43,7 @@ class SharedChoice(Choice):
     """Chosen prices of several data sets: why they were chosen, and what else might be."""
 
     alternative: ClassVar[type[Alternative]] = SharedAlternative
+    shapes: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class LinkageChoice(Choice):
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number or a price given"
+        if not self.divided and self.penalty != ALONE and len(self.alternatives) > 1:
+            return f"{count}: no cut is clear on the micro-clusters of the fit"
         if not self.divided:
             return super().headline
         if self.penalty == ALONE:
@@ -89,7 +91,7 @@ class LinkageChoice(Choice):
             return (
                 f"{count}, which are balls: their score is {chosen.score:.2f}, fits of halves of "
                 f"the rows agree by {self.stability:.2f}, and cuts between micro-clusters are not "
-                "clearer, or do no better than on evenly spread rows."
+                "clearer, or do no better than on rows without clusters."
             )
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "

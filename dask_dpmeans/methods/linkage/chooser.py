@@ -6,8 +6,9 @@
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
    the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
-   cuts of uniform clouds; then balls; then one cluster.
-4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters.
+   cuts of uniform clouds and of independent columns with one mode each; then balls; then one cluster.
+4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters, and
+   takes one cluster if none is clear there and balls were not.
 
 Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
 """
@@ -178,7 +179,7 @@ def choose(
     if micro_penalty is not None:
         return levels.choice([levels.cut(cut)], 0.0, asked=True), levels
     balls = choose_from(source, rows, parameters).choice
-    levels = replace(levels, only=not balls.divided)
+    levels = replace(levels, one_if_uncut=not balls.divided)
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
     if levels.clearer_than(balls):
@@ -260,7 +261,7 @@ class CutEvidenceJob:
     n_clusters: int
 
     def __call__(self, rows: InMemoryRows) -> float:
-        """Return by how many standard deviations the cut differs from cuts of uniform clouds.
+        """Return by how many standard deviations the cut differs from cuts of clouds without clusters.
 
         The deviates of the logarithm of the cut and of the best score are added.
         """

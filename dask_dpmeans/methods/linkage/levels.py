@@ -57,8 +57,8 @@ class Levels:
     """Prices at which the given number of clusters is best, if they are clear."""
     coarser: Float64Array
     """(m',), the cuts of `COARSER` times as many micro-clusters of the summary."""
-    only: bool = False
-    """Whether the rows are one cluster if they are not cut: they are no balls."""
+    one_if_uncut: bool = False
+    """Whether the rows are one cluster unless they are cut, as no balls were found."""
     summary: tuple[Mapping[int, float], ...] = ()
     """Scores on both micro-clusters of the summary, by number, if these are levels of a fit."""
 
@@ -84,10 +84,11 @@ class Levels:
     @property
     def chosen(self) -> Interval:
         """The interval of a fit: the best one, or one cluster if that is not clear and balls are not."""
-        if self.only and self.score_of(self.best) < LEAST_SCORE:
+        best = self.best
+        if self.one_if_uncut and best.n_clusters > 1 and self.score_of(best) < LEAST_SCORE:
             ones = (each for each in self.intervals if each.n_clusters == 1)
-            return next(ones, self.best)
-        return self.best
+            return next(ones, best)
+        return best
 
     def clearer_than(self, balls: Choice) -> bool:
         """Return whether the best cut has some score, and balls not `CLEARER` times as much.

@@ -281,16 +281,28 @@ def test_quick_trials_after_a_coreset_open_clusters_that_promise_enough(monkeypa
     assert end(0.5) < without
     assert len(tried) >= trials.LAST_SHARES
     assert set(tried) == {"open"}
+    monkeypatch.setattr(search, "FUSED_CLUSTERS", 2)  # trials that fail end a share then, too
+    end(0.5)
+    assert set(tried) == {"open"}
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(0, 3), st.floats(1, 200))
-def test_openings_promise_if_the_best_splits_save_half_of_their_price(savings, share, penalty):
+@given(
+    st.lists(st.floats(0, 100), min_size=1, max_size=60),
+    st.none() | st.lists(st.floats(0, 100), max_size=9),
+    st.integers(0, 3),
+    st.floats(1, 200),
+)
+def test_openings_promise_if_the_best_save_half_of_their_price(splits, candidates, share, penalty):
+    among = None if candidates is None else SimpleNamespace(savings=np.array(candidates))
     found = SimpleNamespace(
-        savings=np.array(savings), alive=len(savings), price=LinearPrice(penalty)
+        savings=np.array(splits),
+        among_outliers=among,
+        alive=len(splits),
+        price=LinearPrice(penalty),
     )
-    state = SimpleNamespace(share=share, centers=np.zeros((len(savings), 1)))
-    count = max(1, int(trials.SHARES[share] * len(savings)))
-    saved = math.fsum(sorted(savings, reverse=True)[:count])
+    state = SimpleNamespace(share=share, centers=np.zeros((len(splits), 1)))
+    count = max(1, int(trials.SHARES[share] * len(splits)))
+    saved = math.fsum(sorted([*splits, *(candidates or ())], reverse=True)[:count])
     assume(abs(saved - penalty * count / 2) > 1e-9 * saved)
     assert trials.openings_promise(found, state) == (saved > penalty * count / 2)
 

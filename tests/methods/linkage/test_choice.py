@@ -378,13 +378,13 @@ def test_a_cut_that_the_fit_does_not_see_is_one_cluster_unless_rows_are_balls() 
         dimension=2.0,
         balls=None,
         coarser=np.array([0.0, 0.3, 0.6]),
-        only=True,
+        one_if_uncut=True,
     )
     unclear = found.of_fit(np.array([0.0, 0.3, 0.61, 0.93]))
     assert unclear.best.n_clusters > 1
     assert unclear.score_of(unclear.best) < LEAST_SCORE
     assert unclear.chosen.n_clusters == 1
-    assert replace(unclear, only=False).chosen == unclear.best
+    assert replace(unclear, one_if_uncut=False).chosen == unclear.best
     clear = found.of_fit(np.array([0.0, 0.01, 0.9, 1.8]))
     assert clear.score_of(clear.best) >= LEAST_SCORE
     assert clear.chosen == clear.best
@@ -402,6 +402,7 @@ def test_a_normal_cloud_that_a_summary_cuts_is_one_cluster_after_the_fit(
     assert (
         "but not on the mean of them and of the micro-clusters of the fit" in model.choice_.reason
     )
+    assert model.choice_.headline == "1 cluster: no cut is clear on the micro-clusters of the fit"
     again = LinkageDPMeans(**model.choice_.penalties, random_state=0).fit(rows)
     assert again.n_clusters_ == 1
 

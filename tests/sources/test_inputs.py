@@ -908,7 +908,10 @@ def test_a_column_that_is_constant_where_there_is_weight_is_not_divided():
     ("arguments", "message"),
     [
         ({"data": None}, "data is None"),
-        ({"data": [[1, 2], [3]]}, "data has rows of different lengths: row 0 has 2 values, row 1 has 1"),
+        (
+            {"data": [[1, 2], [3]]},
+            "data has rows of different lengths: row 0 has 2 values, row 1 has 1",
+        ),
         ({"data": [[1.0]], "threads": 0}, "threads must be an integer >= 1 or None, got 0"),
         (
             {"data": [[1.0]], "columns": [0.5]},

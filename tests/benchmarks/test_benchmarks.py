@@ -447,7 +447,7 @@ def peers_output() -> str:
 def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(
     peers_output: str,
 ) -> None:
-    installed = [peers.BIRTHS, peers.SEARCH, peers.BATCHES]
+    installed = [peers.BIRTHS, peers.SEARCH, peers.QUICK, peers.BATCHES]
     told = [(key, peer.name, peer.module) for key, peer in told_peers.PEERS.items()]
     for name, line, module in (*told, ("dask-ml", peers.DASK_ML, "dask_ml")):
         if find_spec(module):
@@ -475,14 +475,15 @@ def test_the_means_of_clusters_leave_out_rows_of_none_unless_all_are() -> None:
 def test_the_objectives_beside_the_peers_are_what_the_library_finds(peers_output: str) -> None:
     data, problem = peers.blobs(0.0005)
     rows = np.concatenate([part for _, part, _ in data.parts()])
-    for name, penalty, search in (
-        (peers.BIRTHS, problem.births, False),
-        (peers.SEARCH, problem.price, True),
+    for name, penalty, options in (
+        (peers.BIRTHS, problem.births, {}),
+        (peers.SEARCH, problem.price, {"search": True}),
+        (peers.QUICK, problem.price, {"search": True, "effort": "quick"}),
     ):
         (objective,) = re.findall(
             rf"^  {name} .* J ([0-9.]+);", peers_output.split(" chunks on ")[0], re.MULTILINE
         )
-        model = DPMeans(penalty, search=search, random_state=0).fit(rows)
+        model = DPMeans(penalty, random_state=0, **options).fit(rows)
         assert float(objective) == pytest.approx(model.objective_, rel=1e-6)
         inertia = (
             ((rows[:, np.newaxis] - model.cluster_centers_) ** 2).sum(axis=2).min(axis=1).sum()

@@ -55,8 +55,13 @@ number of cells.
 
 Where three members settled on more rows, the end was .002 % lower than from the lowest alone.
 """
-QUICK_SHARE = 8
-"""A quick search ends after this fraction of the failures, 1 / QUICK_SHARE."""
+QUICK_SHARE, QUICK_MEMBERS, QUICK_SETTLED = 8, 8, 2
+"""A quick search ends after this fraction of the failures, 1 / QUICK_SHARE, and has so many members, of
+which so many settle.
+
+With as many members as others have, 25 problems of 150 to 7,500 rows ended as low on average, within
+.001 %, in 1.2 times the time.
+"""
 MOST_WORK = 2**32
 """Most work of the starts, and of each population, as in `row_exchange`.
 
@@ -89,7 +94,9 @@ def lowest_centers(
     if len(few.rows) >= MANY_ROWS:
         count = MEMBERS_OF_MANY
         failures, more = FAILURES_OF_MANY, FAILURES_OF_CLUSTER_OF_MANY
-    share = QUICK_SHARE if quick else 1
+    share, most_settled = 1, SETTLED
+    if quick:
+        share, count, most_settled = QUICK_SHARE, QUICK_MEMBERS, QUICK_SETTLED
     if first <= MOST_CLUSTERS:
         few = replace(few, searches=CELL_FAILURES // share)
     small = _cells(few, max(CELLS, CELLS_OF_CLUSTER[0] * first))
@@ -104,9 +111,8 @@ def lowest_centers(
     settled = SETTLED_FAILURES_OF_CLUSTER * k // share
     finer = [replace(each, searches=settled) for each in _finer(few, small, first)]
     for level in finer:
-        members = [
-            level.settle(level.assign(each.centers)) for each in _lowest_different(members, few)
-        ]
+        lowest = _lowest_different(members, few, most_settled)
+        members = [level.settle(level.assign(each.centers)) for each in lowest]
         members = _evolve(level, sorted(members, key=_objective), random, settled)
     centers = np.asarray(min(members, key=_objective).centers.T + middle)
     return centers[np.lexsort(centers.T[::-1])]
@@ -131,11 +137,11 @@ def _finer(few: FewRows, small: FewRows, k: int) -> list[FewRows]:
     return finer if len(few.rows) > SHORT_BELOW else [*finer, few]
 
 
-def _lowest_different(members: list[Partition], few: FewRows) -> list[Partition]:
-    """Return the lowest members, of those with the same objective one."""
+def _lowest_different(members: list[Partition], few: FewRows, most: int) -> list[Partition]:
+    """Return the lowest members, `most` of them at most, of those with the same objective one."""
     least, found = LEAST_GAIN * few.penalty, members[:1]
     for member in members[1:]:
-        if member.objective > found[-1].objective + least and len(found) < SETTLED:
+        if member.objective > found[-1].objective + least and len(found) < most:
             found.append(member)
     return found
 

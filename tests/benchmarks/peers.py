@@ -1,11 +1,11 @@
 """DP-means beside its peers, at equal penalty: seconds, objective, clusters, passes and peak memory of each.
 
 A table a data set, one fit after the other on the same rows.  Births only (`DPMeans(penalty)`) stands beside
-`pdc-dp-means`, which opens one cluster a pass; the search (`search=True`, its penalty a price), with the normal and the
-quick effort, beside k-means that is told the search's k, HDBSCAN and Leiden: `told_peers` names them and their settings.
-The blobs are also cut into 1,000 chunks that two Dask workers hold: births only beside dask-ml's KMeans, with our k,
-as many iterations as our sweeps, and k of the rows as first centers, so that nothing but iterations is timed.  A Zarr
-store on disk: births only beside MiniBatchKMeans that sees each chunk once.
+`pdc-dp-means`, which opens one cluster a pass; the search (`search=True`, its penalty a price), with the normal and
+the quick effort, beside k-means that is told the search's k, HDBSCAN and Leiden: `told_peers` names them and their
+settings.  The blobs are also cut into 1,000 chunks that two Dask workers hold: births only beside dask-ml's KMeans,
+with our k, as many iterations as our sweeps, and k of the rows as first centers, so that nothing but iterations is
+timed.  A Zarr store on disk: births only beside MiniBatchKMeans that sees each chunk once.
 
 Each competitor runs in a fresh process with two cores and two threads (or two workers of one), warms up on 1,000 rows,
 and is then timed on its fit alone.  Peak memory is that of the process, its rows included, and of its workers with it.

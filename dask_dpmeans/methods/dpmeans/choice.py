@@ -266,7 +266,7 @@ class Choice:
 
     @property
     def agreement(self) -> str:
-        """The adjusted Rand index of halves, on the side of the limit of doubt where it is."""
+        """The rounded adjusted Rand index of halves; it is below `DOUBTED` if the index is."""
         return format_beside(self.stability, DOUBTED, 2)
 
     @property

@@ -131,6 +131,18 @@ def format_hundredths(number: float) -> str:
     return f"{number:,.2f}".removesuffix(".00")
 
 
+def format_beside(number: float, limit: float, decimals: int) -> str:
+    """Return a rounded number that is below a limit as the number itself is.
+
+    >>> format_beside(0.797, 0.8, 2), format_beside(0.8, 0.8, 2), format_beside(2.96, 3.0, 1)
+    ('0.79', '0.80', '2.9')
+    """
+    text = f"{number:.{decimals}f}"
+    if number < limit <= float(text):
+        return f"{limit - 10.0**-decimals:.{decimals}f}"
+    return text
+
+
 def format_share(share: float) -> str:
     """Return a share in percent.
 

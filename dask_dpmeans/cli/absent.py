@@ -10,7 +10,7 @@ import click
 
 from dask_dpmeans.cli.group import WrongUseError
 
-ELSEWHERE = ("://", "::", "*", "?", "[")
+ELSEWHERE = (":/", "::", "*", "?", "[")
 """What a URL or a pattern has, and a path seldom has: the library looks for these."""
 STORES = ("zarr.json", ".zgroup", ".zarray")
 """Files of a folder of Zarr, in which the library tells what is there."""

@@ -10,7 +10,7 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli.absent import check_data
 from dask_dpmeans.cli.choices import KEY, REP
 from dask_dpmeans.cli.fitting import fit_command, graph_command
-from dask_dpmeans.cli.group import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings, print_lines
 from dask_dpmeans.errors import redact
 
 OWN = ("data", "run", "dry", "groups", "weights")
@@ -49,7 +49,7 @@ def anndata_command_of(**given: Any) -> None:
     found.write(key, model, where)
     if not given["as_json"] and isinstance(found, library.anndata.StoredCells):
         count = library.format_count(model.n_clusters_, "cluster")
-        click.echo(f"obs and uns of {redact(data)} hold {key}: {count}; run: {out.shown}")
+        print_lines(f"obs and uns of {redact(data)} hold {key}: {count}; run: {out.shown}")
 
 
 def _of_graphs(given: dict[str, Any], weights: str | None) -> dict[str, Any]:

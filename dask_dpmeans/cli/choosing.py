@@ -19,7 +19,7 @@ from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.fitting import fit_command
-from dask_dpmeans.cli.group import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings, print_lines
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.errors import InputError, redact
 from dask_dpmeans.flags import columns_text
@@ -89,15 +89,15 @@ def penalty_command(
                 n_clusters=clusters, checkpoint=store, **options, **rows
             )
     if as_json:
-        click.echo(json.dumps(_penalty_event(found, by_fits)))
+        print_lines(json.dumps(_penalty_event(found, by_fits)))
         return
     for_clusters = f"for {library.format_count(clusters, 'cluster')}, as a radius"
-    click.echo(f"farthest-first  {found.penalty:.9g} {for_clusters}")
+    print_lines(f"farthest-first  {found.penalty:.9g} {for_clusters}")
     following = _next_command(data, found.penalty)
     if by_fits is not None:
-        click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
+        print_lines(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
         following = _next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
-    click.echo(f"next            {following}")
+    print_lines(f"next            {following}")
 
 
 def _refuse_options_of_fits(flags: Mapping[str, bool]) -> None:

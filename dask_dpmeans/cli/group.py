@@ -57,6 +57,25 @@ class Home(NamedTuple):
     """Line in the list of all commands."""
 
 
+UNPRINTED = "the output cannot be printed"
+
+
+class UnprintedError(OSError):
+    """The disk has no room for the standard output."""
+
+    strerror: str
+
+
+def print_lines(text: str) -> None:
+    """Write lines to the standard output, from which programs read the result."""
+    try:
+        click.echo(text)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise UnprintedError(error.errno, f"{UNPRINTED}: {error.strerror}") from error
+
+
 class Commands(click.Group):
     """A group that loads a command only when it is called."""
 
@@ -94,7 +113,7 @@ class Commands(click.Group):
             except OSError as error:  # of --help and --version, which no `invoke` calls
                 if not is_full(error):
                     raise
-                click.echo(f"Error: the output cannot be printed: {error.strerror}", err=True)
+                click.echo(f"Error: {UNPRINTED}: {error.strerror}", err=True)
                 raise SystemExit(1) from error
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -128,6 +147,8 @@ class Commands(click.Group):
                     raise WrongUseError(errors.redact(errors.reason_of(error))) from error
                 if is_forbidden(error):
                     raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
+                if isinstance(error, UnprintedError):
+                    raise click.ClickException(error.strerror) from error
                 if is_full(error):
                     raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
                 raise click.ClickException(

@@ -10,6 +10,7 @@ import dask_dpmeans
 from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import KINDS
+from dask_dpmeans.cli.group import print_lines
 from dask_dpmeans.cli.options import FORCE, number, with_storage
 from dask_dpmeans.errors import InputError, redact
 
@@ -36,7 +37,7 @@ def synth_command(
     """Write synthetic rows to OUT/rows, and their true labels to OUT/truth."""
     blobs = library.synthetic.Synthetic(kind, rows, features, centers, seed)
     library.synthetic.write_synthetic(blobs, out, force=force, storage_options=storage_options)
-    click.echo(
+    print_lines(
         f"{library.format_count(rows, 'row')} of {library.format_count(features, 'column')}: {redact(out)}/rows"
     )
 
@@ -56,9 +57,9 @@ def demo_command(folder: str) -> None:
         "blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0
     )
     size = f"{blobs.n_rows:,} rows of {blobs.n_features} columns"
-    click.echo(f"{size} around {blobs.n_centers} centers: {data}/rows")
+    print_lines(f"{size} around {blobs.n_centers} centers: {data}/rows")
     library.synthetic.write_synthetic(blobs, data, force=True)
-    click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
+    print_lines(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with library.progress(False) as shown:
         observers: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
         model = dask_dpmeans.fit(
@@ -72,4 +73,4 @@ def demo_command(folder: str) -> None:
     truth = blobs.centers[library.numpy.newaxis] - model.cluster_centers_[:, library.numpy.newaxis]
     farthest = float(library.numpy.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     away = f"lies {farthest:.3f} from the nearest one found"
-    click.echo(f"the farthest of the {blobs.n_centers} true centers {away}")
+    print_lines(f"the farthest of the {blobs.n_centers} true centers {away}")

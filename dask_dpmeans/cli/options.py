@@ -47,9 +47,9 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[An
                 "or of names such as age,income"
             )
         columns.extend(range(int(first), int(last) + 1))
-    if len(set(columns)) < len(columns):
-        twice = next(column for column, count in Counter(columns).items() if count > 1)
-        raise click.BadParameter(f"{text!r} has column {twice} more than once: name each once")
+    twice = [column for column, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise click.BadParameter(f"{text!r} has column {twice[0]} more than once: name each once")
     return columns
 
 

@@ -11,7 +11,7 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.absent import DATA_ARGUMENT, RUN_ARGUMENT
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
-from dask_dpmeans.cli.group import CommandWithHeadings
+from dask_dpmeans.cli.group import CommandWithHeadings, print_lines
 from dask_dpmeans.errors import redact
 
 
@@ -67,11 +67,11 @@ def predict_command(
         work["on_pass"] = shown.watch
         found = library.prediction.predict(fitted_run, rows, target, groups=groups, **given, **work)
     if as_json:
-        click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
+        print_lines(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return
     labeled = f"{library.format_count(found.n_rows, 'row')} labeled"
     if found.unlabeled:
         labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
-    click.echo(
+    print_lines(
         f"{labeled}, {found.beyond:,} of them costing more than the penalty at every center: {redact(out)}"
     )

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import click
 
+from dask_dpmeans.cli.group import print_lines
 from dask_dpmeans.engine import loop
 from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.sources import Pass
@@ -243,11 +244,11 @@ class JsonLines(PlainLines):
 
     def say_step(self, number: int, record: Record) -> None:
         """Write the line of a step."""
-        click.echo(json.dumps({"event": "step", "step": number, **asdict(record)}))
+        print_lines(json.dumps({"event": "step", "step": number, **asdict(record)}))
 
     def write_pass(self, found: Pass, since: float) -> None:
         """Write the line of a pass."""
-        click.echo(json.dumps({"event": "pass", **asdict(found)}))
+        print_lines(json.dumps({"event": "pass", **asdict(found)}))
 
 
 def describe_pass(found: Pass, since: float = 0.0) -> str:

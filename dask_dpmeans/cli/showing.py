@@ -21,7 +21,7 @@ from dask_dpmeans.cli import library
 from dask_dpmeans.cli import options as option
 from dask_dpmeans.cli.absent import RUN_ARGUMENT, check_run, present
 from dask_dpmeans.cli.compute import AnyRows, ComputeOptions, open_rows
-from dask_dpmeans.cli.group import CommandWithHeadings, StoppedError, WrongUseError
+from dask_dpmeans.cli.group import CommandWithHeadings, StoppedError, WrongUseError, print_lines
 from dask_dpmeans.errors import redact
 
 POSTPONED = ("numpy.f2py", "numpy.testing", "pandas", "scipy.spatial.transform", "scipy.stats")
@@ -113,11 +113,11 @@ def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
     """Show a bound; a gap of a bound that proves nothing is null in JSON."""
     if as_json:
         gap = bound.gap if math.isfinite(bound.gap) else None
-        click.echo(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
+        print_lines(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
         return
-    click.echo(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
-    click.echo(f"lower bound  {bound.value:.9g}, by {bound.method}")
-    click.echo(f"gap          {library.share_above(bound.gap)}")
+    print_lines(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
+    print_lines(f"lower bound  {bound.value:.9g}, by {bound.method}")
+    print_lines(f"gap          {library.share_above(bound.gap)}")
 
 
 @click.command("show")
@@ -136,7 +136,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
         library.tables.say_tree(library.tree.read_tree(place), store, as_json)
     else:
         run = library.loading.open_run(place)
-        click.echo(
+        print_lines(
             json.dumps(library.tables.describe(run), indent=2)
             if as_json
             else library.tables.run_table(run)
@@ -154,7 +154,7 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     The file has centers and weights, and the columns, scale and metric that find the nearest center
     of a row.
     """
-    click.echo(
+    print_lines(
         f"{redact(run)}: {library.export.export(storage.Location.at(run, storage_options), out, force=force)}"
     )
 
@@ -222,7 +222,7 @@ def report_command(
     else:
         shown = {"columns": _names(columns), "image_shape": image, "force": force}
         _report_one(report, places[0], out, data, no_data, shown, compute)
-    click.echo(f"{', '.join(map(redact, stores))}: {os.path.abspath(os.path.expanduser(out))}")
+    print_lines(f"{', '.join(map(redact, stores))}: {os.path.abspath(os.path.expanduser(out))}")
 
 
 def _names(columns: str | None) -> list[int | str] | None:

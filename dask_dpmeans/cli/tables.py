@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count, format_hundredths
+from dask_dpmeans.cli.group import print_lines
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
 from dask_dpmeans.estimators.center_labels import model_labels, model_texts, used_columns
@@ -72,10 +72,10 @@ def say_result(run: Location, as_json: bool, seconds: float) -> None:
     if as_json:
         described = describe(open_run(run))
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}
-        click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
+        print_lines(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
         time = f"{'time':<11} {format_duration(seconds)} for the whole command"
-        click.echo(f"{run_table(open_run(run))}\n{time}")
+        print_lines(f"{run_table(open_run(run))}\n{time}")
 
 
 def run_table(run: LoadedRun) -> str:
@@ -165,7 +165,7 @@ def rows_seen(found: PenaltyPath | PenaltyFor) -> str:
 
 def say_path(found: PenaltyPath, out: str | None, as_json: bool, following: str | None) -> None:
     """Show a path, and the command that fits with the penalty that it proposes."""
-    click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found, following))
+    print_lines(json.dumps(_path_event(found, out)) if as_json else _path_table(found, following))
 
 
 def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
@@ -221,9 +221,9 @@ def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:
         for level in (found.leaves, *found.levels)
     ]
     if as_json:
-        click.echo(json.dumps({"event": "tree", "out": out and redact(out), "levels": levels}))
+        print_lines(json.dumps({"event": "tree", "out": out and redact(out), "levels": levels}))
     else:
-        click.echo("\n".join([HEADER, *(LINE.format(**level) for level in levels)]))
+        print_lines("\n".join([HEADER, *(LINE.format(**level) for level in levels)]))
 
 
 TARGETS = {
@@ -236,7 +236,7 @@ TARGETS = {
 
 def say_estimate(found: Estimate, as_json: bool) -> None:
     """Show the cost of a fit."""
-    click.echo(
+    print_lines(
         json.dumps({"event": "estimate", **asdict(found)}) if as_json else _estimate_table(found)
     )
 

@@ -65,8 +65,7 @@ def _choice(choice: Choice | None, k: int) -> list[str]:
     if chosen.stability is not None:
         agree = "agree little" if choice.doubtful else "agree"
         sentence += (
-            f", and two halves of the {choice.halved} {agree} on it (stability "
-            f"{chosen.stability:.2f})"
+            f", and two halves of the {choice.halved} {agree} on it (stability {choice.agreement})"
         )
     return [sentence]
 

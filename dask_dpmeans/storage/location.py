@@ -23,6 +23,8 @@ READ_ONLY = ("http", "https")
 """Protocols without writing."""
 LOCAL = ("file://", "local://")
 """The beginnings of URLs of paths of this machine."""
+ONE_SLASH = re.compile(r"(s3a?|gs|gcs|abfss?|az|adl|hdfs|https?|ftp|memory):/(?!/)")
+"""The beginning of a URL that lacks a slash."""
 PATTERN = re.compile(r"[*?\[]")
 """Characters that remote file systems take for patterns of names when they remove files."""
 DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
@@ -58,6 +60,12 @@ class Location:
             if type(place).__module__ != "builtins":  # such as an xarray Dataset
                 message += ": give the path or URL of the store"
             raise InputError(message)
+        if ONE_SLASH.match(text):
+            protocol, _, rest = text.partition(":/")
+            raise InputError(
+                f"{redact(text)!r} is a URL with one slash: give {redact(f'{protocol}://{rest}')!r}, "
+                f"or for a local path './{redact(text)}'"
+            )
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")

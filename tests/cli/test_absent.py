@@ -39,6 +39,24 @@ def test_a_path_that_does_not_exist_is_refused(call, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        ("fit s3:/bucket/x.parquet run.zarr", "s3://bucket/x.parquet"),
+        ("show https:/host/run.zarr", "https://host/run.zarr"),
+        ("synth blobs gs:/bucket/x --rows 9 --features 2 --centers 2", "gs://bucket/x"),
+    ],
+)
+def test_a_url_with_one_slash_is_no_path(call, meant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(main, call.split())
+    given = meant.replace("//", "/")
+    assert found.exit_code == 2
+    assert f"{given!r} is a URL with one slash: give {meant!r}, or for" in found.output
+    assert f"or for a local path './{given}'" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
 LOADED = """import atexit, sys
 from dask_dpmeans.cli import main
 atexit.register(lambda: print(sorted(sys.modules)))

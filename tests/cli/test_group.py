@@ -1,5 +1,6 @@
 """Errors and results in the words of the command line."""
 
+import ast
 import asyncio
 import logging
 import os
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_dpmeans.checks import format_hundredths
-from dask_dpmeans.cli import homes, main
+from dask_dpmeans.cli import group, homes, main
 from dask_dpmeans.cli.group import FEW, HEADINGS, in_options, short_logs
 
 KNOWN = {"missing", "divergence", "search", "effort", "gap_tol", "clusters", "max_clusters"}
@@ -103,8 +104,58 @@ def test_a_fit_whose_output_is_full_is_finished_and_says_so() -> None:
         )
     assert told.returncode == 1  # 3 would have a batch system try again
     assert told.stderr.endswith("run.zarr is finished\n")
-    assert "make room" in told.stderr
+    assert "Error: the output cannot be printed: No space left on device: make room" in told.stderr
     assert call("show", "run.zarr").exit_code == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_fit_that_cannot_print_its_steps_stops_and_resumes() -> None:
+    command = ["fit", "rows.npy", "run.zarr", "--penalty", "30", "--json"]
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "dask_dpmeans", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert told.returncode == 3
+    begin = (
+        "Error: the output cannot be printed: No space left on device: make room; the same command"
+    )
+    assert told.stderr.startswith(f"{begin} with --resume goes on")
+    assert call(*command, "--resume").exit_code == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "rows.npy", "run.zarr", "--penalty", "30", "--dry-run"],
+        ["penalty", "rows.npy", "-k", "2"],
+    ],
+)
+def test_results_that_cannot_be_printed_are_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "dask_dpmeans", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert told.returncode == 1  # nothing is to be resumed
+    assert told.stderr == "Error: the output cannot be printed: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "program", sorted(Path(group.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+)
+def test_only_one_function_writes_to_the_standard_output(program: Path) -> None:
+    calls = [
+        each for each in ast.walk(ast.parse(program.read_text())) if isinstance(each, ast.Call)
+    ]
+    echoes = [each for each in calls if ast.unparse(each.func) == "click.echo"]
+    to_output = [each for each in echoes if "err=True" not in ast.unparse(each)]
+    assert len(to_output) == (program.stem == "group")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from dask_dpmeans.checks import describe_value, format_count
+from dask_dpmeans.checks import describe_value, format_beside, format_count
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array
@@ -94,8 +94,10 @@ class Choice:
     """What halves are made of."""
     without: ClassVar[str] = "does better than on evenly spread rows"
     """What no number of clusters does if there are none."""
-    unclustered: ClassVar[str] = "rows without clusters"
+    unclustered: ClassVar[str] = "random rows without clusters"
     """What the evidence compares with."""
+    spread: ClassVar[str] = ", spread evenly in the same directions or with columns as skewed,"
+    """How these are drawn, after their name."""
     shapes: ClassVar[str] = (
         "LinkageDPMeans, or the command shapes, looks for clusters of any shape, by squared distances."
     )
@@ -104,10 +106,10 @@ class Choice:
     alternatives: tuple[Alternative, ...]
     """The chosen number of clusters, then the others by falling score."""
     evidence: float
-    """Standard deviations by which the rows differ from uniform clouds of the same covariance, or from
-    independent columns with one mode each, in inertia and score together, times the stability, at the
-    best number of clusters.  There are clusters if it is at least `EVIDENCE`, or if they lie `apart`;
-    0 if halves agree so little that it could not be."""
+    """Standard deviations by which the rows divide better than random rows without clusters, in inertia
+    and score together, times the stability, at the best number of clusters.  Random rows are uniform
+    clouds of the same covariance, or independent columns with one mode each.  There are clusters if it
+    is at least `EVIDENCE`, or if they lie `apart`; 0 if halves agree so little that it could not be."""
     tried: int
     """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone; of more
     clusters, a part of the rows chose."""
@@ -235,12 +237,12 @@ class Choice:
                 text += "have as many over less of that range."
         else:
             text += f"no other number up to {self.largest:,} stays as long."
-        text += f" {self._how_sure}"
         second = self.nearly_as_good
         if second is not None:
             penalty = _three_digits(second.penalty)
             count = format_count(second.n_clusters, "cluster")
             text += f" Nearly as good: {count}, at penalty {penalty}."
+        text += f" {self._how_sure}"
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
@@ -248,20 +250,30 @@ class Choice:
     @property
     def _how_sure(self) -> str:
         """How sure the clusters are, and what to try if they are not."""
-        agree = f"(adjusted Rand index {self.stability:.2f})"
+        little = " little" if self.doubtful else ""
+        text = (
+            f"Fits of halves of the {self.halved} agree{little} on the {self.n_clusters:,} clusters "
+            f"(adjusted Rand index {self.agreement})"
+        )
         if self.doubtful:
-            text = f"Fits of halves of the {self.halved} agree little on them {agree}, so they may be there by chance."
-            return f"{text} {self.shapes}".rstrip()
-        text = f"Fits of halves of the {self.halved} agree on them {agree}"
+            return f"{text}, so they may be there by chance. {self.shapes}".rstrip()
         if self.apart:
             return (
-                f"{text}. Evenly spread rows divide about as well (evidence {self.evidence:.1f}), but "
+                f"{text}. {self.unclustered.capitalize()} divide about as well: {self._better}. But "
                 "hardly any rows are between these clusters."
             )
-        return (
-            f"{text}; the evidence that {self.unclustered} do not divide so well is {self.evidence:.1f}, "
-            f"and {EVIDENCE:g} is needed."
-        )
+        return f"{text}. {self.unclustered.capitalize()} divide less well: {self._better}."
+
+    @property
+    def agreement(self) -> str:
+        """The rounded adjusted Rand index of halves; it is below `DOUBTED` if the index is."""
+        return format_beside(self.stability, DOUBTED, 2)
+
+    @property
+    def _better(self) -> str:
+        """How much better the data divides than data without clusters."""
+        figure = format_beside(self.evidence, EVIDENCE, 1)
+        return f"the difference is {figure} standard deviations, and {EVIDENCE:g} are needed"
 
     def with_small(self, k: int, of_part: "Choice", n_rows: int, others: slice) -> Self:
         """Return the choice of k clusters, at the penalty that a part of so many rows chose.
@@ -336,10 +348,7 @@ class Choice:
                 f"{best.stability:.2f}."
             )
         else:
-            why = (
-                "rows without clusters, spread evenly in the same directions or with columns as skewed, "
-                f"divide about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
-            )
+            why = f"{self.unclustered}{self.spread} divide about as well: {self._better}."
         best_number = f"1 cluster. The best division is into {best.n_clusters:,}"
         return f"{best_number}, but {why} {self.shapes}".rstrip()
 

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import coo_array
 
-from dask_dpmeans.checks import format_count
+from dask_dpmeans.checks import format_beside, format_count
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
@@ -52,10 +52,10 @@ class CutAlternative(Alternative):
 class CutChoice(Choice):
     """A chosen penalty of a graph cut: why it was chosen, and what else might be.
 
-    Larger penalties, nearer to 0, give fewer clusters, as for rows.  The evidence is standard
-    deviations by which the clusters save more of cut + penalty * k than clusters of random graphs
-    with the degrees of the nodes, times the stability; 0 if it was not needed, because score times stability is too low
-    already.  `tried` clusters were merged, and `rows_used` is the number of nodes.
+    Larger penalties, nearer to 0, give fewer clusters, as for rows.  The evidence is how
+    much more of cut + penalty * k the clusters save than clusters of random graphs with the degrees of
+    the nodes, in standard deviations of these, times the stability; 0 if it was not needed, because
+    score times stability is too low already.  `tried` clusters were merged, and `rows_used` is the number of nodes.
     """
 
     alternative: ClassVar[type[Alternative]] = CutAlternative
@@ -98,15 +98,12 @@ class CutChoice(Choice):
             )
         product = products[self.alternatives.index(further[0])]
         if product < LEAST_SCORE:
+            figure = format_beside(product, LEAST_SCORE, 2)
             return (
                 f"{text}it is the best over a short range of penalties, or halves of the links "
-                f"disagree on it: score times stability is {product:.2f}, and {LEAST_SCORE:g} is "
-                "needed."
+                f"disagree on it: score times stability is {figure}, and {LEAST_SCORE:g} is needed."
             )
-        return (
-            f"{text}random graphs with the same degrees divide about as well: the evidence is "
-            f"{self.evidence:.1f}, and {EVIDENCE:g} is needed."
-        )
+        return f"{text}{self.unclustered} divide about as well: {self._better}."
 
     @property
     def _stops_short(self) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dask_dpmeans.checks import format_count
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 
 ALONE = -1.0
 """Penalty at which each micro-cluster is a cluster."""
@@ -82,10 +82,11 @@ class LinkageChoice(Choice):
                 "1 cluster: a cut was clear on the micro-clusters of a summary, but not on the mean of "
                 "them and of the micro-clusters of the fit, so it may be there by chance."
             )
+        if not self.divided and self.evidence == 0:
+            return self._why_one
         if not self.divided:
             return (
-                "1 cluster: rows without clusters, spread evenly in the same directions or with columns as "
-                f"skewed, divide about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
+                f"1 cluster: {self.unclustered}{self.spread} divide about as well: {self._better}."
             )
         if self.penalty == ALONE:
             return (

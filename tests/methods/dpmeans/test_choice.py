@@ -16,6 +16,7 @@ from scipy.stats import t as student
 from sklearn.datasets import make_moons
 from strategies import seeds
 
+from dask_dpmeans.checks import format_beside
 from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import choose
@@ -86,7 +87,10 @@ def test_one_cloud_is_one_cluster(draw, d: int, seed: int) -> None:
     assert found.evidence < EVIDENCE
     assert found.reason.startswith("1 cluster. ")
     if found.evidence:
-        assert f"the evidence is {found.evidence:.1f}, and {EVIDENCE:g} is needed" in found.reason
+        figure = format_beside(found.evidence, EVIDENCE, 1)
+        assert (
+            f"the difference is {figure} standard deviations, and {EVIDENCE:g} are" in found.reason
+        )
     else:
         assert "fits of halves of the rows do not agree on it" in found.reason
     assert found.nearly_as_good is None

@@ -264,19 +264,19 @@ def cut_choice(*alternatives, evidence=9.0, components=1):
             cut_choice(FIVE),
             "5 clusters stay the best while the penalty shrinks 4 times, from -0.6 to -0.15. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 9 stays as long. Fits "
-            "of halves of the links agree on them (adjusted Rand index 0.99); the evidence that random "
-            "graphs with the same degrees do not divide so well is 9.0, and 3 is needed.",
+            "of halves of the links agree on the 5 clusters (adjusted Rand index 0.99). Random graphs with "
+            "the same degrees divide less well: the difference is 9.0 standard deviations, and 3 are needed.",
         ),
         (
-            cut_choice(ONE, replace(FIVE, stability=0.2), evidence=0.0),
+            cut_choice(ONE, replace(FIVE, stability=0.3225), evidence=0.0),
             "1 cluster. The best division is into 5, but it is the best over a short range of "
-            "penalties, or halves of the links disagree on it: score times stability is 0.62, and "
+            "penalties, or halves of the links disagree on it: score times stability is 0.99, and "
             "1 is needed.",
         ),
         (
             cut_choice(ONE, FIVE, evidence=1.25),
             "1 cluster. The best division is into 5, but random graphs with the same degrees divide "
-            "about as well: the evidence is 1.2, and 3 is needed.",
+            "about as well: the difference is 1.2 standard deviations, and 3 are needed.",
         ),
         (
             cut_choice(ONE),
@@ -300,12 +300,12 @@ def test_a_reason_is_a_sentence(given_choice, reason):
 
 
 def test_a_reason_names_the_next_best_and_the_limit():
-    assert cut_choice(FIVE, SEVEN).reason.endswith(" Nearly as good: 7 clusters, at penalty -0.65.")
+    assert " Nearly as good: 7 clusters, at penalty -0.65. " in cut_choice(FIVE, SEVEN).reason
     cut_short = replace(cut_choice(SEVEN), largest=8)
     assert cut_short.reason.endswith(" More than 9 clusters were not tried.")
     cut_short = replace(cut_choice(ONE, SEVEN, evidence=0.5), largest=8)
-    assert cut_short.reason.endswith(" is needed. More than 9 clusters were not tried.")
-    assert cut_choice(SEVEN).reason.endswith(" is 9.0, and 3 is needed.")
+    assert cut_short.reason.endswith(" are needed. More than 9 clusters were not tried.")
+    assert cut_choice(SEVEN).reason.endswith(" is 9.0 standard deviations, and 3 are needed.")
     doubted = cut_choice(replace(FIVE, stability=0.5))
     assert doubted.reason.endswith("(adjusted Rand index 0.50), so they may be there by chance.")
 

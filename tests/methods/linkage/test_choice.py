@@ -82,6 +82,35 @@ def test_balls_that_lie_apart_say_so(monkeypatch: pytest.MonkeyPatch, apart: boo
         assert chosen(rows).apart is (apart and not cut)
 
 
+@pytest.mark.parametrize(
+    ("evidence", "stability", "told"),
+    [
+        (
+            0.0,
+            0.1,
+            "fits of halves of the rows do not agree on it: their adjusted Rand index is 0.10.",
+        ),
+        (
+            2.98,
+            0.9,
+            "divide about as well: the difference is 2.9 standard deviations, and 3 are needed.",
+        ),
+    ],
+)
+def test_one_cluster_says_whether_halves_or_random_rows_decided(
+    monkeypatch: pytest.MonkeyPatch, evidence: float, stability: float, told: str
+) -> None:
+    rows = make_blobs(400, centers=3, random_state=0)[0]
+    source = InMemoryRows(rows, None)
+    found = choose_from(source, source, ChoiceParameters(0, spherical=False))
+    best = replace(found.choice.chosen, stability=stability)
+    one = replace(best, n_clusters=1, stability=1.0)
+    choice = replace(found.choice, alternatives=(one, best), evidence=evidence)
+    monkeypatch.setattr(chooser, "choose_from", lambda *_: replace(found, choice=choice))
+    monkeypatch.setattr(Levels, "clearer_than", lambda *_: False)
+    assert chosen(rows).reason.endswith(told)
+
+
 @settings(max_examples=4, deadline=None)
 @example(factor=3, d=2)
 @given(factor=st.integers(2, 10_000), d=st.sampled_from([2, 3]))

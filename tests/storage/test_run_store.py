@@ -50,6 +50,14 @@ def run(tmp_path: Path, data: str) -> Path:
     return tmp_path / "run.zarr"
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to copy, for tests that read it alone."""
+    rows = np.random.default_rng(0).uniform(-4, 4, (60, 3))
+    fit(rows, made := tmp_path_factory.mktemp("finished") / "run.zarr", DPMeans(16.0))
+    return made
+
+
 def chunk_files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file() and path.name != "zarr.json")
 
@@ -693,8 +701,10 @@ FOREIGN = {
     ("where", "value"), [(where, value) for where, values in FOREIGN.values() for value in values]
 )
 def test_attributes_of_other_types_are_refused_though_they_are_signed(
-    run: Path, where: tuple[str, ...], value: object
+    finished: Path, tmp_path: Path, where: tuple[str, ...], value: object
 ) -> None:
+    run = tmp_path / "run.zarr"
+    shutil.copytree(finished, run)
     file = run / "zarr.json"
     metadata = json.loads(file.read_text())
     at = metadata["attributes"][MARKER]

@@ -17,7 +17,6 @@ from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
 from dask_dpmeans.kernels.block import Scratch, dense
 from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.methods.dpmeans import outlier_share, summary
-from dask_dpmeans.methods.dpmeans import search as search_module
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of
 from dask_dpmeans.sources import layout
 
@@ -107,10 +106,7 @@ def test_any_chunks_and_threads_give_the_same_bytes(tmp_path, name, chunk, searc
     for number, (given_rows, share, threads) in enumerate(
         ((csr_array(rows), 0.4, 1), (lazy, 0.4, 2), (path, 0.4, 2), (path, 0.0, 2))
     ):
-        with (
-            mock.patch.object(layout, "RESIDENT_SHARE", share),
-            mock.patch.object(search_module, "QUICK_KICKS", 4),  # the same however good they are
-        ):
+        with mock.patch.object(layout, "RESIDENT_SHARE", share):
             fit(given_rows, tmp_path / str(number), method, threads=threads, block_rows=16)
         model = load(tmp_path / str(number))
         assert model.features_.takes_csr

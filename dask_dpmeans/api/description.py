@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from importlib.metadata import version
 from numbers import Integral, Real
 from typing import Any
@@ -126,6 +127,10 @@ def _as_json(value: Any) -> Any:
     return value
 
 
+_version = cache(version)
+"""Looked up once: it reads a file, and takes some 7 milliseconds."""
+
+
 def versions() -> dict[str, str]:
     """Return the versions of this package and of those that the bytes of an output depend on."""
-    return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
+    return {name: _version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}

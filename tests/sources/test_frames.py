@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from strategies import contents
 
 from dask_dpmeans import DPMeans, HDPMeans, InputError
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.sources import as_source, frame_of
 
 TYPES = {
@@ -73,10 +74,12 @@ def test_every_frame_gives_the_bytes_of_its_numpy_rows(form, drawn):
     expected = as_source(rows, **options)
     assert contents(found.summary) == contents(expected.summary)
     first = DPMeans(9.0, missing="observed", search=True, random_state=0)
-    model = first.fit(frame)
-    labels = np.asarray(model.labels_)
-    centers = model.cluster_centers_.tobytes()
-    again = first.fit(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "KICKS", 8)  # what is compared is the same however good they are
+        model = first.fit(frame)
+        labels = np.asarray(model.labels_)
+        centers = model.cluster_centers_.tobytes()
+        again = first.fit(rows)
     assert (centers, labels.tolist()) == (again.cluster_centers_.tobytes(), again.labels_.tolist())
 
 

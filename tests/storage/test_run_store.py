@@ -50,6 +50,14 @@ def run(tmp_path: Path, data: str) -> Path:
     return tmp_path / "run.zarr"
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to copy, for tests that read it alone."""
+    rows = np.random.default_rng(0).uniform(-4, 4, (60, 3))
+    fit(rows, made := tmp_path_factory.mktemp("finished") / "run.zarr", DPMeans(16.0))
+    return made
+
+
 def chunk_files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file() and path.name != "zarr.json")
 
@@ -152,6 +160,8 @@ def test_resume_refuses_another_input_or_other_parameters(tmp_path: Path, data: 
 
 def test_a_resumed_run_tells_how_it_was_begun_in_options(tmp_path: Path, data: str) -> None:
     run, price = tmp_path / "run.zarr", {"search": True, "tol": 0.5}
+    few = zarr.open_array(data)[:60]
+    zarr.create_array(data, data=few, overwrite=True)  # the best effort takes a minute for 3000
     fit(data, run, DPMeans(16.0, effort="best", **price))
     told = r"effort best, not normal; give the same parameters again \(--effort best\), or --force"
     with pytest.raises(InputError, match=told):
@@ -691,8 +701,10 @@ FOREIGN = {
     ("where", "value"), [(where, value) for where, values in FOREIGN.values() for value in values]
 )
 def test_attributes_of_other_types_are_refused_though_they_are_signed(
-    run: Path, where: tuple[str, ...], value: object
+    finished: Path, tmp_path: Path, where: tuple[str, ...], value: object
 ) -> None:
+    run = tmp_path / "run.zarr"
+    shutil.copytree(finished, run)
     file = run / "zarr.json"
     metadata = json.loads(file.read_text())
     at = metadata["attributes"][MARKER]

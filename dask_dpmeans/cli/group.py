@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
+from time import perf_counter
 from typing import Any, NamedTuple, TypeGuard
 
 import click
@@ -58,6 +59,15 @@ class Home(NamedTuple):
 
 
 UNPRINTED = "the output cannot be printed"
+BEGAN = "dask_dpmeans.began"
+"""Key in a context: when the command began, before its module was loaded, which may take seconds."""
+
+
+def command_start() -> float:
+    """Return when the command began, as `perf_counter` tells it; now if no command runs."""
+    ctx = click.get_current_context(silent=True)
+    now = perf_counter()
+    return now if ctx is None else float(ctx.meta.get(BEGAN, now))
 
 
 class UnprintedError(OSError):
@@ -118,6 +128,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 others."""
+        ctx.meta[BEGAN] = perf_counter()
         with stoppable(), short_logs(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _say_warning

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import click
 
-from dask_dpmeans.cli.group import print_lines
+from dask_dpmeans.cli.group import command_start, print_lines
 from dask_dpmeans.engine import loop
 from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.sources import Pass
@@ -28,9 +28,9 @@ QUIET = 30.0
 
 @dataclass
 class Pace:
-    """Speed of a fit, in rows a second, and the time since its start."""
+    """Speed of a fit, in rows a second, and the time since the command began."""
 
-    started: float = field(default_factory=perf_counter)
+    started: float = field(default_factory=command_start)
     passes: float = 0.0
 
     def seconds(self) -> float:

@@ -31,7 +31,7 @@ TIED = "categorical missing"
 
 @pytest.fixture(autouse=True)
 def few_kicks(request, monkeypatch):
-    """Searches end after eight kicks that fail: more go on from there, and end no higher.
+    """Searches end after eight kicks that fail: more would go on from there.
 
     The best partition of mixed columns needs more.
     """

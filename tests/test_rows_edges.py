@@ -21,7 +21,7 @@ POSITIVE = {"itakura-saito", "multinomial"}
 
 @pytest.fixture(autouse=True)
 def few_kicks(request, monkeypatch):
-    """Searches end after eight kicks that fail: more go on from there, and end no higher.
+    """Searches end after eight kicks that fail: more would go on from there.
 
     Those of categories and mixed columns need more to end at the same partition from other starts.
     """

@@ -20,7 +20,7 @@ from dask_dpmeans.cli.choices import USUAL_PENALTIES
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.cli.group import CommandWithHeadings, print_lines
-from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
+from dask_dpmeans.cli.resuming import check_resume_or_force, printing, resumable
 from dask_dpmeans.errors import InputError, redact
 from dask_dpmeans.flags import columns_text
 
@@ -226,7 +226,8 @@ def path_command(
                 found = dask_dpmeans.penalty.stored_path(
                     out=target, resume=resume, force=force, **options, **rows
                 )
-    library.tables.say_path(found, out, as_json, _proposed_command(found, data))
+    with printing(target):
+        library.tables.say_path(found, out, as_json, _proposed_command(found, data))
 
 
 def _penalties(
@@ -279,7 +280,7 @@ def _finished_path(
 
 
 @option.with_options(
-    click.command("tree"),
+    click.command("tree", CommandWithHeadings),
     RUN_ARGUMENT,
     click.argument("out", required=False),
     click.option(
@@ -304,7 +305,8 @@ def tree_command(
     )
     if target is not None:
         library.tree.write_tree(found, target, force=force)
-    library.tables.say_tree(found, out, as_json)
+    with printing(target):
+        library.tables.say_tree(found, out, as_json)
 
 
 def _next_command(

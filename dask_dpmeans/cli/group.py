@@ -317,8 +317,21 @@ HEADINGS = {
 The others come first: what only this command has, and what most people need."""
 
 
+def _print_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        print_lines(ctx.get_help())
+        ctx.exit()
+
+
 class CommandWithHeadings(click.Command):
     """A command whose help lists many options under headings."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option of the help, which goes where all results go."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _print_help
+        return option
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options: the ones that most people need, and then each heading with its own."""

@@ -10,12 +10,12 @@ import dask_dpmeans
 from dask_dpmeans import storage
 from dask_dpmeans.cli import library
 from dask_dpmeans.cli.choices import KINDS
-from dask_dpmeans.cli.group import print_lines
+from dask_dpmeans.cli.group import CommandWithHeadings, print_lines
 from dask_dpmeans.cli.options import FORCE, number, with_storage
 from dask_dpmeans.errors import InputError, redact
 
 
-@click.command("synth")
+@click.command("synth", CommandWithHeadings)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
 @number("--rows", 1_000_000, "Number of rows.", click.IntRange(1))
@@ -42,11 +42,12 @@ def synth_command(
     )
 
 
-@click.command("demo")
+@click.command("demo", CommandWithHeadings)
 @click.argument("folder", default="dask-dpmeans-demo")
 def demo_command(folder: str) -> None:
     """Write synthetic rows to FOLDER, cluster them, and show the result."""
     folder = os.path.expanduser(folder)
+    storage.Location.at(folder)  # refuses a URL that lacks a slash
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

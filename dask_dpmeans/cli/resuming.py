@@ -45,12 +45,12 @@ def resumable(
 
 
 @contextmanager
-def printing(run: storage.Location) -> Iterator[None]:
-    """Say that a run is finished if the disk has no room for the output inside."""
+def printing(run: storage.Location | None) -> Iterator[None]:
+    """Say that an output, if there is one, is finished if the disk has no room for what is printed inside."""
     try:
         yield
     except OSError as error:
-        if not is_full(error):
+        if run is None or not is_full(error):
             raise
         raise click.ClickException(
             errors.redact(f"{error.strerror}: make room; {run.url} is finished")

@@ -120,7 +120,7 @@ def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
     print_lines(f"gap          {library.share_above(bound.gap)}")
 
 
-@click.command("show")
+@click.command("show", CommandWithHeadings)
 @present("store", check_run)
 @option.with_storage
 @option.JSON
@@ -143,7 +143,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
         )
 
 
-@click.command("export")
+@click.command("export", CommandWithHeadings)
 @RUN_ARGUMENT
 @click.argument("out")
 @option.with_storage

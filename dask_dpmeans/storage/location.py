@@ -23,13 +23,26 @@ READ_ONLY = ("http", "https")
 """Protocols without writing."""
 LOCAL = ("file://", "local://")
 """The beginnings of URLs of paths of this machine."""
-ONE_SLASH = re.compile(r"(s3a?|gs|gcs|abfss?|az|adl|hdfs|https?|ftp|memory):/(?!/)")
+ONE_SLASH = re.compile(
+    r"(s3a?|gs|gcs|abfss?|az|adl|hdfs|webhdfs|https?|s?ftp|ssh|memory):/(?!/)", re.IGNORECASE
+)
 """The beginning of a URL that lacks a slash."""
 PATTERN = re.compile(r"[*?\[]")
 """Characters that remote file systems take for patterns of names when they remove files."""
 DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
 """Options that are set by default: Zarr reads many chunks at once, and s3fs would ask for the size
 of each first."""
+
+
+def check_slashes(text: str, *, a_path: bool = False) -> None:
+    """Raise `InputError` if a text is a URL that lacks a slash, as `Path` makes of one."""
+    if ONE_SLASH.match(text):
+        meant = redact(text.replace(":/", "://", 1))
+        given = meant.replace("://", ":/", 1)
+        as_text = " as text, since a Path keeps one slash" if a_path else ""
+        raise InputError(
+            f"{given!r} is a URL with one slash: give {meant!r}{as_text}, or for a local path './{given}'"
+        )
 
 
 @dataclass(frozen=True)
@@ -60,12 +73,7 @@ class Location:
             if type(place).__module__ != "builtins":  # such as an xarray Dataset
                 message += ": give the path or URL of the store"
             raise InputError(message)
-        if ONE_SLASH.match(text):
-            protocol, _, rest = text.partition(":/")
-            raise InputError(
-                f"{redact(text)!r} is a URL with one slash: give {redact(f'{protocol}://{rest}')!r}, "
-                f"or for a local path './{redact(text)}'"
-            )
+        check_slashes(text, a_path=not isinstance(place, str))
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.storage.location import AnyPlace, Location
+from dask_dpmeans.storage.location import AnyPlace, Location, check_slashes
 
 HEAD = 2000
 """Characters at the start of a file by which files of this package are known."""
@@ -28,6 +28,7 @@ def checked_target(
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
         raise InputError(f"out must be the path of a file, got {checks.describe_value(out)}")
+    check_slashes(text)
     if "://" in text:
         raise InputError(f"{text}: a {what} is written to a file of this machine, give its path")
     target, inside = Path(os.path.realpath(os.path.expanduser(text))), Location.at(run).url

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dask_dpmeans import DPMeans, fit
+from dask_dpmeans import DPMeans, InputError, fit, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.cli.absent import is_absent
 
@@ -45,6 +45,9 @@ def test_a_path_that_does_not_exist_is_refused(call, tmp_path, monkeypatch):
         ("fit s3:/bucket/x.parquet run.zarr", "s3://bucket/x.parquet"),
         ("show https:/host/run.zarr", "https://host/run.zarr"),
         ("synth blobs gs:/bucket/x --rows 9 --features 2 --centers 2", "gs://bucket/x"),
+        ("show S3:/bucket/x", "S3://bucket/x"),
+        ("demo sftp:/host/x", "sftp://host/x"),
+        ("show s3:/user:secret@bucket/x?token=abc", "s3://***@bucket/x?***"),
     ],
 )
 def test_a_url_with_one_slash_is_no_path(call, meant, tmp_path, monkeypatch):
@@ -55,6 +58,13 @@ def test_a_url_with_one_slash_is_no_path(call, meant, tmp_path, monkeypatch):
     assert f"{given!r} is a URL with one slash: give {meant!r}, or for" in found.output
     assert f"or for a local path './{given}'" in found.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_made_of_a_url_is_told_to_be_given_as_text():
+    with pytest.raises(
+        InputError, match="give 's3://bucket/x' as text, since a Path keeps one slash"
+    ):
+        load(Path("s3://bucket/x"))
 
 
 LOADED = """import atexit, sys

@@ -97,11 +97,16 @@ def test_a_command_by_another_name_is_pointed_to(given: str, meant: str) -> None
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_fit_whose_output_is_full_is_finished_and_says_so() -> None:
-    command = [sys.executable, "-m", "dask_dpmeans", "fit", "rows.npy", "run.zarr"]
+@pytest.mark.parametrize(
+    "command", ["fit rows.npy run.zarr --penalty 30", "path rows.npy run.zarr"]
+)
+def test_an_output_that_cannot_be_printed_is_finished_and_says_so(command: str) -> None:
     with open("/dev/full", "w") as full:
         told = subprocess.run(
-            [*command, "--penalty", "30"], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "dask_dpmeans", *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     assert told.returncode == 1  # 3 would have a batch system try again
     assert told.stderr.endswith("run.zarr is finished\n")
@@ -160,17 +165,29 @@ def test_only_one_function_writes_to_the_standard_output(program: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_that_cannot_be_printed_is_one_line(option: str) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["fit", "--help"], ["show", "--help"]]
+)
+def test_help_that_cannot_be_printed_is_one_line(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         told = subprocess.run(
-            [sys.executable, "-m", "dask_dpmeans", option],
+            [sys.executable, "-m", "dask_dpmeans", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
         )
     assert told.returncode == 1
     assert told.stderr == "Error: the output cannot be printed: No space left on device\n"
+
+
+@pytest.mark.parametrize("name", sorted(homes()))
+def test_each_command_prints_its_help_as_all_results(name: str) -> None:
+    ctx = click.Context(main)
+    command = main.get_command(ctx, name)
+    assert isinstance(command, group.CommandWithHeadings)
+    option = command.get_help_option(ctx)
+    assert option is not None
+    assert option.callback is group._print_help
 
 
 def test_a_fit_whose_output_nobody_reads_says_nothing() -> None:

@@ -92,7 +92,7 @@ class Choice:
     alternative: ClassVar[type[Alternative]] = Alternative
     halved: ClassVar[str] = "rows"
     """What halves are made of."""
-    without: ClassVar[str] = "does better than on evenly spread rows"
+    without: ClassVar[str] = "is clear"
     """What no number of clusters does if there are none."""
     unclustered: ClassVar[str] = "random rows without clusters"
     """What the evidence compares with."""
@@ -273,7 +273,16 @@ class Choice:
     def _better(self) -> str:
         """How much better the data divides than data without clusters."""
         figure = format_beside(self.evidence, EVIDENCE, 1)
-        return f"the difference is {figure} standard deviations, and {EVIDENCE:g} are needed"
+        return (
+            f"times the agreement of halves, the difference is {figure} standard deviations, and "
+            f"{EVIDENCE:g} are needed"
+        )
+
+    @property
+    def _divide_as_well(self) -> str:
+        """That data without clusters divides about as well, or better."""
+        about = "at least" if self.evidence < 0 else "about"
+        return f"{self.unclustered}{self.spread} divide {about} as well: {self._better}."
 
     def with_small(self, k: int, of_part: "Choice", n_rows: int, others: slice) -> Self:
         """Return the choice of k clusters, at the penalty that a part of so many rows chose.
@@ -348,7 +357,7 @@ class Choice:
                 f"{best.stability:.2f}."
             )
         else:
-            why = f"{self.unclustered}{self.spread} divide about as well: {self._better}."
+            why = self._divide_as_well
         best_number = f"1 cluster. The best division is into {best.n_clusters:,}"
         return f"{best_number}, but {why} {self.shapes}".rstrip()
 

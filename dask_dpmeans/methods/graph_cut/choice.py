@@ -52,16 +52,17 @@ class CutAlternative(Alternative):
 class CutChoice(Choice):
     """A chosen penalty of a graph cut: why it was chosen, and what else might be.
 
-    Larger penalties, nearer to 0, give fewer clusters, as for rows.  The evidence is how
-    much more of cut + penalty * k the clusters save than clusters of random graphs with the degrees of
-    the nodes, in standard deviations of these, times the stability; 0 if it was not needed, because
-    score times stability is too low already.  `tried` clusters were merged, and `rows_used` is the number of nodes.
+    Larger penalties, nearer to 0, give fewer clusters, as for rows.  The evidence is how much more of
+    cut + penalty * k the clusters save than clusters of random graphs with the degrees of the nodes, in
+    standard deviations of these, times the stability; 0 if it was not needed, because score times
+    stability is too low already.  `tried` clusters were merged, and `rows_used` is the number of nodes.
     """
 
     alternative: ClassVar[type[Alternative]] = CutAlternative
     halved: ClassVar[str] = "links"
     without: ClassVar[str] = "is clear among these links"
     unclustered: ClassVar[str] = "random graphs with the same degrees"
+    spread: ClassVar[str] = ""
     shapes: ClassVar[str] = ""
 
     components: int
@@ -103,7 +104,7 @@ class CutChoice(Choice):
                 f"{text}it is the best over a short range of penalties, or halves of the links "
                 f"disagree on it: score times stability is {figure}, and {LEAST_SCORE:g} is needed."
             )
-        return f"{text}{self.unclustered} divide about as well: {self._better}."
+        return f"{text}{self._divide_as_well}"
 
     @property
     def _stops_short(self) -> bool:

@@ -85,9 +85,7 @@ class LinkageChoice(Choice):
         if not self.divided and self.evidence == 0:
             return self._why_one
         if not self.divided:
-            return (
-                f"1 cluster: {self.unclustered}{self.spread} divide about as well: {self._better}."
-            )
+            return f"1 cluster: {self._divide_as_well}"
         if self.penalty == ALONE:
             return (
                 f"{count}, which are balls: their score is {chosen.score:.2f}, fits of halves of "

@@ -44,7 +44,8 @@ SHAPES = (
             "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
             "Fits of halves of the rows agree on the 5 clusters (adjusted Rand index 0.99). Random rows "
-            "without clusters divide less well: the difference is 9.0 standard deviations, and 3 are needed.",
+            "without clusters divide less well: times "
+            "the agreement of halves, the difference is 9.0 standard deviations, and 3 are needed.",
         ),
         (
             choice(replace(FIVE, stability=0.797), NINE),
@@ -56,7 +57,8 @@ SHAPES = (
         (
             choice(ONE, FIVE, evidence=2.97),
             "1 cluster. The best division is into 5, but random rows without clusters, spread evenly in "
-            "the same directions or with columns as skewed, divide about as well: the difference is 2.9 "
+            "the same directions or with columns as skewed, divide about as well: times "
+            "the agreement of halves, the difference is 2.9 "
             f"standard deviations, and 3 are needed. {SHAPES}",
         ),
         (
@@ -70,7 +72,8 @@ SHAPES = (
             "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 32 stays as long. "
             "Fits of halves of the rows agree on the 5 clusters (adjusted Rand index 0.99). Random rows "
-            "without clusters divide about as well: the difference is 1.2 standard deviations, and 3 are "
+            "without clusters divide about as well: times "
+            "the agreement of halves, the difference is 1.2 standard deviations, and 3 are "
             "needed. But hardly any rows are between these clusters.",
         ),
         (choice(ONE, tried=1, rows=1), "1 cluster, because all rows are equal."),

@@ -746,3 +746,27 @@ def test_the_best_effort_goes_on_from_the_lowest_of_several_populations(monkeypa
     found = starts.search_shortly(method, source, gathered, np.random.default_rng(0))
     assert found.tolist() == (rows[:1] if effort == "normal" else rows[[0, 5, 10]]).tolist()
     assert len(list(ends)) == 7 - calls
+
+
+@pytest.mark.parametrize(
+    ("n", "effort", "members", "settled"),
+    [(1100, "quick", 8, 2), (1100, "normal", 24, 10), (8193, "quick", 24, 10)],
+)
+def test_quick_searches_of_few_rows_have_few_members(n, effort, members, settled, monkeypatch):
+    """As `short_searches` says."""
+    counts = []
+
+    def starts_of(few, random, count):
+        counts.append(count)
+        return all_starts(few, random, count)
+
+    def lowest_of(found, few, most):
+        counts.append(most)
+        return all_lowest(found, few, most)
+
+    all_starts, all_lowest = short_searches._starts, short_searches._lowest_different
+    monkeypatch.setattr(short_searches, "_starts", starts_of)
+    monkeypatch.setattr(short_searches, "_lowest_different", lowest_of)
+    rows = np.random.default_rng(0).normal(size=(n, 2))
+    DPMeans(n / 20, search=True, effort=effort, random_state=0).fit(rows)
+    assert counts == [members, settled]

@@ -265,7 +265,8 @@ def cut_choice(*alternatives, evidence=9.0, components=1):
             "5 clusters stay the best while the penalty shrinks 4 times, from -0.6 to -0.15. Larger "
             "numbers have shorter ranges; allowing for that, no other number up to 9 stays as long. Fits "
             "of halves of the links agree on the 5 clusters (adjusted Rand index 0.99). Random graphs with "
-            "the same degrees divide less well: the difference is 9.0 standard deviations, and 3 are needed.",
+            "the same degrees divide less well: times "
+            "the agreement of halves, the difference is 9.0 standard deviations, and 3 are needed.",
         ),
         (
             cut_choice(ONE, replace(FIVE, stability=0.3225), evidence=0.0),
@@ -276,7 +277,8 @@ def cut_choice(*alternatives, evidence=9.0, components=1):
         (
             cut_choice(ONE, FIVE, evidence=1.25),
             "1 cluster. The best division is into 5, but random graphs with the same degrees divide "
-            "about as well: the difference is 1.2 standard deviations, and 3 are needed.",
+            "about as well: times "
+            "the agreement of halves, the difference is 1.2 standard deviations, and 3 are needed.",
         ),
         (
             cut_choice(ONE),

@@ -93,7 +93,8 @@ def test_balls_that_lie_apart_say_so(monkeypatch: pytest.MonkeyPatch, apart: boo
         (
             2.98,
             0.9,
-            "divide about as well: the difference is 2.9 standard deviations, and 3 are needed.",
+            "divide about as well: times "
+            "the agreement of halves, the difference is 2.9 standard deviations, and 3 are needed.",
         ),
     ],
 )

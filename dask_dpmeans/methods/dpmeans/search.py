@@ -85,7 +85,7 @@ it was not lower."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
 QUICK, NORMAL, BEST = EFFORTS = ("quick", "normal", "best")
-"""Fewer trials and kicks and no crossovers; the search; and populations after it."""
+"""Fewer trials, kicks and members, and no crossovers; the search; and populations after it."""
 QUICK_KICKS = KICKS // 8
 """Kicks in a row of a quick search that must fail."""
 

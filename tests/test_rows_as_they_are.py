@@ -29,14 +29,10 @@ TIED = "categorical missing"
 """A kind of which many rows cost equally much at two centers, to rounding, so that either is right."""
 
 
-@pytest.fixture(autouse=True)
-def few_kicks(request, monkeypatch):
-    """Searches end after eight kicks that fail: more would go on from there.
-
-    The best partition of mixed columns needs more.
-    """
-    if "best_partition" not in request.node.name or "mixed" not in request.node.name:
-        monkeypatch.setattr(search, "KICKS", 8)
+@pytest.fixture
+def few_kicks(monkeypatch):
+    """Searches end after eight kicks that fail: what is compared is the same however good they are."""
+    monkeypatch.setattr(search, "KICKS", 8)
 
 
 def assert_labels_are_cheapest(rows, labels):
@@ -139,6 +135,7 @@ def figures(model):
 @pytest.mark.parametrize(
     ("name", "searching"), [*((name, True) for name in ALL), *((name, False) for name in RADIUS)]
 )
+@pytest.mark.usefixtures("few_kicks")
 def test_chunks_and_threads_do_not_show_in_any_byte(name, searching):
     instance = NAMED[name].instance(5, 60)
     rows, model = instance.rows, instance.radius_model(random_state=0)
@@ -156,6 +153,7 @@ def test_chunks_and_threads_do_not_show_in_any_byte(name, searching):
     compare()
 
 
+@pytest.mark.usefixtures("few_kicks")
 @pytest.mark.parametrize("name", ALL)
 def test_rows_are_predicted_where_the_fit_has_them_also_from_a_store(name, tmp_path):
     instance = NAMED[name].instance(6, 90)
@@ -172,6 +170,7 @@ def test_rows_are_predicted_where_the_fit_has_them_also_from_a_store(name, tmp_p
     assert load(run).predict(rows.X[40:41]).tolist() == here.labels_[40:41].tolist()
 
 
+@pytest.mark.usefixtures("few_kicks")
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.filterwarnings("ignore:.*max_iter")
 def test_a_run_that_stopped_at_max_iter_goes_on_to_the_same_bytes(name, tmp_path):

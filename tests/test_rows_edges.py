@@ -9,7 +9,6 @@ from rows_cases import FLOOR, MIXED, NAMED, ROWS, Case
 from rows_reference import OUTLIER, Price, table
 
 from dask_dpmeans import DPMeans, InputError
-from dask_dpmeans.methods.dpmeans import search
 
 SEEDS = range(4)
 DIVERGENCES = [name for name in ROWS if name != "cosine"]
@@ -17,16 +16,6 @@ DIVERGENCES = [name for name in ROWS if name != "cosine"]
 SINGLE = [name for name in DIVERGENCES if name != "mixed"]
 """... of those of all columns."""
 POSITIVE = {"itakura-saito", "multinomial"}
-
-
-@pytest.fixture(autouse=True)
-def few_kicks(request, monkeypatch):
-    """Searches end after eight kicks that fail: more would go on from there.
-
-    Those of categories and mixed columns need more to end at the same partition from other starts.
-    """
-    if "categorical" not in request.node.name and "mixed" not in request.node.name:
-        monkeypatch.setattr(search, "KICKS", 8)
 
 
 def search_of(instance, X=None, **parameters):

@@ -47,11 +47,11 @@ def synth_command(
 def demo_command(folder: str) -> None:
     """Write synthetic rows to FOLDER, cluster them, and show the result."""
     folder = os.path.expanduser(folder)
-    storage.Location.at(folder)  # refuses a URL that lacks a slash
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder: {error}") from error
+    if not storage.Location.at(folder).remote:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be a folder: {error}") from error
     penalty = 160.0
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
     blobs = library.synthetic.Synthetic(

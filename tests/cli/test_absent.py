@@ -67,6 +67,18 @@ def test_a_path_made_of_a_url_is_told_to_be_given_as_text():
         load(Path("s3://bucket/x"))
 
 
+def test_a_demo_in_a_bucket_makes_no_local_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def stop(blobs, out, **options):
+        raise InputError(f"{out} was to be written")
+
+    monkeypatch.setattr("dask_dpmeans.api.synthetic.write_synthetic", stop)
+    found = CliRunner().invoke(main, ["demo", "memory://demo"])
+    assert "memory://demo/demo-blobs.zarr was to be written" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
 LOADED = """import atexit, sys
 from dask_dpmeans.cli import main
 atexit.register(lambda: print(sorted(sys.modules)))

@@ -96,34 +96,34 @@ def test_a_command_by_another_name_is_pointed_to(given: str, meant: str) -> None
         assert "Did you mean" not in call(other).stderr
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+needs_full = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="this system has no /dev/full"
+)
+
+
+def call_without_room(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose standard output has no room."""
+    command = [sys.executable, "-m", "dask_dpmeans", *arguments]
+    with open("/dev/full", "w") as full:
+        return subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+
+
+@needs_full
 @pytest.mark.parametrize(
     "command", ["fit rows.npy run.zarr --penalty 30", "path rows.npy run.zarr"]
 )
 def test_an_output_that_cannot_be_printed_is_finished_and_says_so(command: str) -> None:
-    with open("/dev/full", "w") as full:
-        told = subprocess.run(
-            [sys.executable, "-m", "dask_dpmeans", *command.split()],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    told = call_without_room(*command.split())
     assert told.returncode == 1  # 3 would have a batch system try again
     assert told.stderr.endswith("run.zarr is finished\n")
     assert "Error: the output cannot be printed: No space left on device: make room" in told.stderr
     assert call("show", "run.zarr").exit_code == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@needs_full
 def test_a_fit_that_cannot_print_its_steps_stops_and_resumes() -> None:
     command = ["fit", "rows.npy", "run.zarr", "--penalty", "30", "--json"]
-    with open("/dev/full", "w") as full:
-        told = subprocess.run(
-            [sys.executable, "-m", "dask_dpmeans", *command],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    told = call_without_room(*command)
     assert told.returncode == 3
     begin = (
         "Error: the output cannot be printed: No space left on device: make room; the same command"
@@ -132,7 +132,7 @@ def test_a_fit_that_cannot_print_its_steps_stops_and_resumes() -> None:
     assert call(*command, "--resume").exit_code == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@needs_full
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -141,13 +141,7 @@ def test_a_fit_that_cannot_print_its_steps_stops_and_resumes() -> None:
     ],
 )
 def test_results_that_cannot_be_printed_are_one_line(arguments: list[str]) -> None:
-    with open("/dev/full", "w") as full:
-        told = subprocess.run(
-            [sys.executable, "-m", "dask_dpmeans", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    told = call_without_room(*arguments)
     assert told.returncode == 1  # nothing is to be resumed
     assert told.stderr == "Error: the output cannot be printed: No space left on device\n"
 
@@ -164,18 +158,12 @@ def test_only_one_function_writes_to_the_standard_output(program: Path) -> None:
     assert len(to_output) == (program.stem == "group")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@needs_full
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["fit", "--help"], ["show", "--help"]]
 )
 def test_help_that_cannot_be_printed_is_one_line(arguments: list[str]) -> None:
-    with open("/dev/full", "w") as full:
-        told = subprocess.run(
-            [sys.executable, "-m", "dask_dpmeans", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    told = call_without_room(*arguments)
     assert told.returncode == 1
     assert told.stderr == "Error: the output cannot be printed: No space left on device\n"
 

@@ -48,14 +48,15 @@ def test_a_command_reads_no_array_of_a_run_twice(folder, name, monkeypatch):
     command = COMMANDS[name]
     if name == "predict" and "hdp" in folder.name:
         command = [*command, "--groups", "groups.npy"]
-    counts, read = Counter(), FinishedOutput.read
+    counts, read_all = Counter(), FinishedOutput.read_all
 
-    def counted(found, name):
-        counts[name] += 1
-        return read(found, name)
+    def counted(found, names):
+        names = list(names)
+        counts.update(names)
+        return read_all(found, names)
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(FinishedOutput, "read", counted)
+    monkeypatch.setattr(FinishedOutput, "read_all", counted)
     done = CliRunner().invoke(main, command)
     refused = name in ("export", "bound") and not folder.name.startswith(
         "dpmeans"

@@ -1,7 +1,9 @@
 """Fits as jobs: from rows to a run store."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +28,12 @@ from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, Result
 from dask_dpmeans.storage.output import NewArrays
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.writer import Writer
+
+COMMIT_SECONDS = 0.5
+"""Seconds since the last commit after which the next step is committed.
+
+A killed job loses no more, besides the step that it was at.  On a local disk a commit takes 2 ms, elsewhere some ten
+requests; a step of 500 rows takes .5 ms."""
 
 
 @dataclass(frozen=True)
@@ -201,9 +209,12 @@ def _with_choice(request: Manifest, choice: Choice) -> Manifest:
     return replace(request, choice=choice.as_json(), parameters=penalties)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Commits:
-    """The observer of a fit that commits its steps to a run store."""
+    """The observer of a fit that commits its steps to a run store.
+
+    Steps that end within `COMMIT_SECONDS` are committed at once: the last one is.
+    """
 
     store: RunStore
     lock: Lock
@@ -213,20 +224,53 @@ class Commits:
     listeners: Listeners
     finished: bool
     """Whether the run was finished when the job began: it stays so until there is a new step."""
+    pending: Progress[Any] | None = None
+    """The last step, if it is not committed yet."""
+    since: float = field(default_factory=perf_counter)
+    """Time of the last commit."""
 
     def begin_step(self) -> None:
         """Nothing: a step is written when it has ended."""
 
     def end_step(self, progress: Progress[Any]) -> bool:
-        """Commit a new state, and never ask to stop."""
+        """Commit a new state, unless the last commit was just now, and never ask to stop."""
         self.lock.check()
         if progress.committed:
+            self.pending = progress
+        if progress.converged or perf_counter() - self.since >= COMMIT_SECONDS:
+            self.commit()
+        if progress.committed:
             state, history = progress.state, progress.history
-            self.unfinish()
-            self.store.steps.commit(state, history, progress.converged, self.lock.owner, self.run)
             self.listeners.on_step(state.step, history[-1], self.n_rows)
             self.listeners.on_progress(progress)
         return False
+
+    def commit(self, *, keep_checkpoints: bool = False) -> None:
+        """Commit the last step, if it is not committed yet."""
+        progress, self.pending = self.pending, None
+        if progress is not None:
+            self.lock.check()
+            self.unfinish()
+            self.store.steps.commit(
+                progress.state,
+                progress.history,
+                progress.converged,
+                self.lock.owner,
+                self.run,
+                keep_checkpoints=keep_checkpoints,
+            )
+        self.since = perf_counter()
+
+    @contextmanager
+    def to_the_last(self) -> Iterator[None]:
+        """Commit the last step when the fit ends or is stopped inside."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # the reason of the stop counts
+                self.commit(keep_checkpoints=True)  # of the step that did not end
+            raise
+        self.commit()
 
     def unfinish(self) -> None:
         """Make a finished run an unfinished one, before anything of it is written."""
@@ -260,7 +304,8 @@ def _fit(ready: ReadyFit, resume: bool, listeners: Listeners) -> bool:
     commits = Commits(store, lock, name, n, listeners, finished=store.finished())
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
-    end = drive(rows, method, [commits], start)
+    with commits.to_the_last():
+        end = drive(rows, method, [commits], start)
     choice = None if chosen is None else chosen.choice_after(end.state)
     if choice is not None:
         ready = replace(ready, request=_with_choice(request, choice))

@@ -16,9 +16,10 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.membership import SoftPredictions
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.arrays import LZ4, ZSTD
+from dask_dpmeans.storage.arrays import LZ4
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
+from dask_dpmeans.storage.one_chunk import ZSTD
 from dask_dpmeans.storage.output import Output, new_output
 from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.storage.writer import Writer

@@ -14,9 +14,9 @@ import numpy as np
 import zarr
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.storage.arrays import EVERY_CHUNK
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.one_chunk import EVERY_CHUNK
 
 CHUNK_ROWS = 2**20
 """Rows in a chunk of codes, at most."""

@@ -9,9 +9,8 @@ all arrays and tables.
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,14 @@ import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.codec import BytesBytesCodec
 from zarr.abc.store import ByteRequest, Store
-from zarr.buffer import default_buffer_prototype
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
-from zarr.errors import ContainsGroupError, ZarrUserWarning
+from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, reason_of
-from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
+from dask_dpmeans.storage import one_chunk
+from dask_dpmeans.storage.array_spec import DIGEST_BYTES, Digests
 from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.one_chunk import EVERY_CHUNK, METADATA, ZSTD
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that malformed metadata and attributes raise."""
@@ -36,14 +35,11 @@ CONTENTS = "contents"
 """The attribute with the digests of the contents of the arrays of an output, by name."""
 CHUNK = re.compile(r"(?:^|.*/)c/(\d+)(?:/0)*")
 """Keys of chunks of arrays over the rows, which are chunked along the rows alone."""
-ZSTD = ZstdCodec(level=3, checksum=True)
 LZ4 = BloscCodec(cname="lz4", clevel=1, shuffle="bitshuffle")
 """Faster than `ZSTD`, less dense.
 
 Labels and probabilities of 4 clusters took 20 to 35 ns a row, at level 1 of Zstd 70 to 100.  They
 were as large where clusters overlap, and up to twice as large where most labels are -1."""
-EVERY_CHUNK: Any = {"write_empty_chunks": True}
-"""Chunks of fill values are written too, so that a missing chunk is known."""
 Place = Location | StorePath
 """The location of a group or an array."""
 
@@ -53,16 +49,19 @@ def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = Fa
 
     With `anew` a remote store checks and writes in one operation.
     """
-    attributes = sign_attributes(attributes)
+    content = group_content(attributes)
+    file = place / METADATA
     if anew and place.remote:
-        written: dict[str, Any] = {}
-        zarr.create_group(MemoryStore(written), attributes=attributes)
-        (place / "zarr.json").create(written["zarr.json"].to_bytes())
+        file.create(content)
         return
-    try:
-        zarr.create_group(place.store(), attributes=attributes, zarr_format=3)
-    except ContainsGroupError as error:
-        raise FileExistsError(str(error)) from error
+    if file.exists():
+        raise FileExistsError(f"{place.shown} exists")
+    file.write(content)
+
+
+def group_content(attributes: dict[str, Any], members: Mapping[str, Any] | None = None) -> bytes:
+    """Return the file of the metadata of a group, signed, with the metadata of members, if given."""
+    return json.dumps(one_chunk.group_file(sign_attributes(attributes), members)).encode()
 
 
 def create(
@@ -85,12 +84,44 @@ def create(
         dtype=dtype,
         chunks=tuple(max(1, height) for height in heights),
         compressors=[compressor, Crc32cCodec()],
-        fill_value={"f": np.nan, "i": -1, "T": ""}.get(dtype.kind, False),
+        fill_value=one_chunk.fill_value(dtype),
         dimension_names=dimensions,
         attributes=attributes,
         config=EVERY_CHUNK,
         overwrite=True,
     )
+
+
+@dataclass(frozen=True)
+class SmallArray:
+    """A small array that is to be written in one chunk."""
+
+    content: str
+    """The digest of its content."""
+    files: dict[str, bytes]
+    """Its metadata and its chunk, by their names in its folder."""
+
+
+def small_array(
+    values: np.ndarray[Any, Any],
+    dimensions: tuple[str, ...] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> SmallArray:
+    """Return the files of a small array, (...).
+
+    Where they are written nothing may be, or an array of as many dimensions, whose chunk is replaced.
+    """
+    content = _content(values, attributes or {})
+    signed = sign_attributes((attributes or {}) | {"content": content})
+    if one_chunk.is_plain(values.dtype):
+        return SmallArray(content, one_chunk.array_files(values, dimensions, signed))
+    height = len(values) if values.ndim else 1
+    written: dict[str, Any] = {}
+    memory = StorePath(MemoryStore(written))
+    array = create(memory, values.shape, values.dtype, dimensions, height, attributes=signed)
+    if values.size:
+        array[...] = values
+    return SmallArray(content, {key: value.to_bytes() for key, value in written.items()})
 
 
 def write(
@@ -99,22 +130,10 @@ def write(
     dimensions: tuple[str, ...] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> str:
-    """Write a small array, (...), in one chunk; return the digest of its content.
-
-    It takes two requests; Zarr makes five more on S3, to remove what is there first.  So nothing may be
-    there, or an array of as many dimensions, whose chunk is replaced.
-    """
-    content = _content(values, attributes or {})
-    signed = sign_attributes((attributes or {}) | {"content": content})
-    height = len(values) if values.ndim else 1
-    written: dict[str, Any] = {}
-    memory = StorePath(MemoryStore(written))
-    array = create(memory, values.shape, values.dtype, dimensions, height, attributes=signed)
-    if values.size:
-        array[...] = values
-    for key, value in written.items():
-        (place / key).write(value.to_bytes())
-    return content
+    """Write a small array, (...), in one chunk; return the digest of its content."""
+    array = small_array(values, dimensions, attributes)
+    place.write_files(array.files)
+    return array.content
 
 
 def open_whole(place: Place) -> "zarr.Array[Any]":
@@ -141,7 +160,41 @@ def open_array(place: Place) -> "zarr.Array[Any]":
 
 def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     """Return a small array, (...), and its attributes, after a check of their digest."""
+    if isinstance(place, Location):
+        group, _, name = place.url.rpartition("/")
+        return read_many(Location(group, place.options), {name: content})[name]
     return read_opened(open_array(place), place, content)
+
+
+def read_many(
+    group: Location, contents: Mapping[str, str]
+) -> dict[str, tuple[np.ndarray[Any, Any], dict[str, Any]]]:
+    """Return small arrays of a group and their attributes, by name, as `read` does each.
+
+    Parameters
+    ----------
+    group : the location of the group
+    contents : digests of the contents of the arrays, by name
+    """
+    files = group.read_files(f"{name}/{METADATA}" for name in contents)
+    described = {
+        name: one_chunk.plain_metadata(files.get(f"{name}/{METADATA}")) for name in contents
+    }
+    keys = {
+        name: f"{name}/{one_chunk.chunk_name(len(metadata['shape']))}"
+        for name, metadata in described.items()
+        if metadata is not None
+    }
+    chunks, found = group.read_files(keys.values()), {}
+    for name, content in contents.items():
+        place, metadata, values = group / name, described[name], None
+        if metadata is not None:
+            values = one_chunk.values_of(metadata, chunks.get(keys[name]))
+        if metadata is None or values is None:  # Zarr says what is wrong, if anything is
+            found[name] = read_opened(open_array(place), place, content)
+        else:
+            found[name] = _checked(values, metadata["attributes"], place, content)
+    return found
 
 
 def read_opened(
@@ -154,6 +207,14 @@ def read_opened(
         )
     attributes = _check_digest(dict(array.attrs), place)
     values = CheckedArray(through(array, WholeStore(array.store)))[...]
+    return _checked(values, attributes, place, content)
+
+
+def _checked(
+    values: np.ndarray[Any, Any], attributes: dict[str, Any], place: Place, content: str
+) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """Return a small array, (...), and its attributes, if they are as they were written."""
+    attributes = _check_digest(attributes, place)
     signed = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
     if content != _content(values, signed):
         raise CorruptStoreError(
@@ -168,11 +229,8 @@ def attributes_of(place: Place) -> dict[str, Any]:
     A store that does not answer is an `OSError`.
     """
     try:
-        group = zarr.open_group(
-            _store_of(place), mode="r", zarr_format=3, use_consolidated=False
-        )  # metadata of members would be parsed with each question
-        attributes = dict(group.attrs)
-    except FileNotFoundError:
+        attributes = _group_attributes(place)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return {}
     except (InputError, OSError):  # a store that does not answer may hold anything
         raise
@@ -187,22 +245,42 @@ def attributes_of(place: Place) -> dict[str, Any]:
     return attributes
 
 
-def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]) -> None:
+def _group_attributes(place: Place) -> dict[str, Any]:
+    """Return the attributes of a group; an error of `MALFORMED` if there is something else."""
+    if not isinstance(place, Location):
+        group = zarr.open_group(place, mode="r", zarr_format=3, use_consolidated=False)
+        return dict(group.attrs)  # metadata of members would be parsed with each question
+    metadata = json.loads((place / METADATA).read())
+    if (metadata["node_type"], metadata["zarr_format"]) != ("group", 3):
+        raise ValueError("not a group")
+    return dict(metadata.get("attributes", {}))
+
+
+def write_root(
+    place: Location,
+    attributes: dict[str, Any],
+    names: Iterable[str],
+    known: Mapping[str, bytes] | None = None,
+) -> None:
     """Write the signed metadata of a group, in one write.
 
     The metadata of the members of these names are consolidated, so that xarray opens the group
     without a warning.
+
+    Parameters
+    ----------
+    known : files of metadata by their paths in the group; others are read
     """
-    fs, where = place.files()
-    written: dict[str, Any] = {}
-    zarr.create_group(MemoryStore(written), attributes=sign_attributes(attributes))
-    for name in names:
-        found = fs.cat_file(f"{where.rstrip('/')}/{name}/zarr.json")
-        written[f"{name}/zarr.json"] = default_buffer_prototype().buffer.from_bytes(found)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
-        zarr.consolidate_metadata(MemoryStore(written))
-    (place / "zarr.json").write(written["zarr.json"].to_bytes())
+    files = dict(known or {})
+    paths = [f"{name}/{METADATA}" for name in names]
+    files |= place.read_files(path for path in paths if path not in files)
+    members = {path.removesuffix(f"/{METADATA}"): json.loads(files[path]) for path in paths}
+    for path, metadata in members.items():
+        if metadata["node_type"] == "group":
+            members[path] = one_chunk.group_file(metadata["attributes"], {})
+    deep = sorted(members, key=lambda path: (path.count("/"), path))
+    content = group_content(attributes, {path: members[path] for path in deep})
+    (place / METADATA).write(content)
 
 
 def _store_of(place: Place) -> Any:
@@ -371,15 +449,6 @@ def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
             [codec["name"], (codec.get("configuration") or {}).get("endian")] for codec in codecs
         ],
     }
-
-
-def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: Digests) -> str:
-    """Write the table of the digests of chunks, (chunk, byte); return the digest of the table."""
-    if len(digests) != array.nchunks:
-        raise CorruptStoreError(
-            f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written"
-        )
-    return write(group / TABLES / name, digests, ("chunk", "byte"), {"layout": layout_of(array)})
 
 
 def verified_array(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":

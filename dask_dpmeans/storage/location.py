@@ -198,13 +198,60 @@ class Location:
             with suppress(FileNotFoundError):
                 fs.rm_file(key)
 
+    def exists(self) -> bool:
+        """Return whether a file is there."""
+        if not self.remote:
+            return os.path.lexists(self.url)
+        fs, where = self.files()
+        return bool(fs.exists(where))
+
+    def read(self) -> bytes:
+        """Return the content of a file, or raise `FileNotFoundError`."""
+        if not self.remote:
+            with open(self.url, "rb") as file:
+                return file.read()
+        fs, where = self.files()
+        fs.invalidate_cache()
+        content: bytes = fs.cat_file(where)
+        return content
+
+    def read_files(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the contents of those of these files in it that can be read, by their names.
+
+        A remote store is asked for all at once.
+        """
+        found: dict[str, bytes] = {}
+        if not self.remote:
+            for name in names:
+                with suppress(OSError):
+                    found[name] = (self / name).read()
+            return found
+        fs, where = self.files()
+        paths = {f"{where.rstrip('/')}/{name}": name for name in names}
+        contents = fs.cat(list(paths), on_error="return") if paths else {}
+        for path, content in contents.items():
+            if path in paths and isinstance(content, bytes):
+                found[paths[path]] = content
+        return found
+
+    def write_files(self, contents: Mapping[str, bytes]) -> None:
+        """Write files in it, by their names, each as `write` does; to a remote store all at once."""
+        if not self.remote:
+            for name, content in contents.items():
+                (self / name).write(content)
+            return
+        fs, where = self.files()
+        fs.pipe({f"{where.rstrip('/')}/{name}": content for name, content in contents.items()})
+
     def write(self, content: bytes) -> None:
         """Write one file; readers see the old content or the new one, never a part."""
         if self.remote:
             fs, where = self.files()
             fs.pipe_file(where, content)
             return
-        os.makedirs(os.path.dirname(self.url), exist_ok=True)
+        folder = os.path.dirname(self.url)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
         written = f"{self.url}.{uuid4().hex}.partial"
         try:
             with open(written, "wb") as file:

@@ -7,7 +7,7 @@ when all arrays are: until then it does not open as a Zarr group.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +33,7 @@ from dask_dpmeans.storage.location import (
     place_of,
 )
 from dask_dpmeans.storage.lock import Lock, only_job
+from dask_dpmeans.storage.one_chunk import METADATA, ZSTD
 from dask_dpmeans.storage.step_log import StepLog
 
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".feather")
@@ -192,7 +193,8 @@ class Output:
         on_grid = _grid_arrays(attributes)
         if on_grid:  # xarray reads the attribute
             root["coordinates"] = " ".join(on_grid[1:])
-        arrays.write_root(self.location, root, written.names)
+        written.flush()
+        arrays.write_root(self.location, root, written.names, written.files)
         self.steps.remove_checkpoints()
         if attributes["kind"] != "run":
             self.location.remove([MARK])
@@ -315,6 +317,8 @@ class NewArrays:
     contents: dict[str, str] = field(default_factory=dict)
     """Digests of the contents of small arrays, and of the tables of the digests of the chunks of
     others, by name."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Files of small arrays, by their paths, which `flush` writes."""
 
     @property
     def names(self) -> list[str]:
@@ -332,8 +336,14 @@ class NewArrays:
         dimensions: tuple[str, ...],
         attributes: dict[str, Any] | None = None,
     ) -> None:
-        """Write a small array, (...)."""
-        self.contents[name] = arrays.write(self.output / name, values, dimensions, attributes)
+        """Note a small array, (...), which is written when the output is finished."""
+        array = arrays.small_array(values, dimensions, attributes)
+        self.contents[name] = array.content
+        self.files.update({f"{name}/{file}": content for file, content in array.files.items()})
+
+    def flush(self) -> None:
+        """Write the small arrays."""
+        self.output.location.write_files(self.files)
 
     def create_rows(
         self,
@@ -342,7 +352,7 @@ class NewArrays:
         chunk_rows: int,
         dtype: npt.DTypeLike,
         dimensions: tuple[str, ...] = ("row",),
-        compressor: BytesBytesCodec = arrays.ZSTD,
+        compressor: BytesBytesCodec = ZSTD,
     ) -> "zarr.Array[Any]":
         """Create an array over the rows, (*shape), in chunks that tasks write whole."""
         place, kind = self.output / name, np.dtype(dtype)
@@ -351,14 +361,17 @@ class NewArrays:
     def write_digests(
         self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
-        """Write the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
-        with suppress(FileExistsError):  # of a fit that was resumed
-            arrays.create_group(self.output / TABLES, {})
+        """Note the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
+        self.files[f"{TABLES}/{METADATA}"] = arrays.group_content({})
         found = np.concatenate(digests)
         for number, (name, array) in enumerate(over_rows.items()):
             table = np.ascontiguousarray(found[:, number])
-            content = arrays.write_table(self.output.location, name, array, table)
-            self.contents[f"{TABLES}/{name}"] = content
+            if len(table) != array.nchunks:
+                raise CorruptStoreError(
+                    f"{self.output.path}/{name}: {len(table)} of {array.nchunks} chunks were written"
+                )
+            layout = {"layout": arrays.layout_of(array)}
+            self.write(f"{TABLES}/{name}", table, ("chunk", "byte"), layout)
 
 
 @dataclass(frozen=True)
@@ -373,7 +386,12 @@ class FinishedOutput:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a small array, (...)."""
-        return arrays.read(self.location / name, self.contents[name])[0]
+        return self.read_all([name])[name]
+
+    def read_all(self, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+        """Return small arrays, (...), by name."""
+        found = arrays.read_many(self.location, {name: self.contents[name] for name in names})
+        return {name: values for name, (values, _) in found.items()}
 
     def open_rows(
         self, name: str, shape: tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
@@ -392,7 +410,7 @@ class FinishedOutput:
         self, names: Sequence[str], length: int | None = None
     ) -> list[npt.NDArray[Any]]:
         """Return small arrays of one length, (length, ...), by default the length of the first."""
-        found = [self.read(name) for name in names]
+        found = list(self.read_all(names).values())
         wanted = len(found[0]) if length is None else length
         for name, values in zip(names, found, strict=True):
             if len(values) != wanted:

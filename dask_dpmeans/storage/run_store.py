@@ -98,9 +98,12 @@ class RunStore(Output):
             manifest = ResultManifest.from_json(found.attributes)
             specs = (*RUN_ARRAYS, *arrays_of(manifest))
             wanted = {spec.name for spec in specs if not spec.over_rows}
-            arrays = {name: found.read(name) for name in manifest.arrays if name in wanted}
+            names = [name for name in manifest.arrays if name in wanted]
+            values = found.read_all([*names, *FIGURES])
+            arrays = {name: values[name] for name in names}
             check_arrays(specs, arrays, _known_sizes(manifest))
-            return Result(manifest, arrays, _read_history(found), self, found, specs)
+            history = _history_of([values[name] for name in FIGURES])
+            return Result(manifest, arrays, history, self, found, specs)
 
 
 def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
@@ -112,8 +115,8 @@ def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
     return sizes
 
 
-def _read_history(found: FinishedOutput) -> History:
-    table = np.column_stack([found.read(name) for name in FIGURES])
+def _history_of(columns: Sequence[npt.NDArray[Any]]) -> History:
+    table = np.column_stack(columns)
     finite = table[:, [FIGURES.index(name) for name in FINITE]]
     if not (len(table) and np.isfinite(finite).all()):
         raise ValueError(

@@ -1,7 +1,7 @@
 """The steps of a run: each is written, then committed by one write, so that a fit can resume."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from dask_dpmeans.storage.file_names import CHECKPOINTS, STEPS, is_written
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Holder
 from dask_dpmeans.storage.manifest import malformed_as_corrupt
+from dask_dpmeans.storage.one_chunk import METADATA
 
 State = TypeVar("State", bound=Any)
 
@@ -63,6 +64,8 @@ class StepLog:
         converged: bool,
         job: str = "",
         run: str | None = None,
+        *,
+        keep_checkpoints: bool = False,
     ) -> None:
         """Write a state and the history up to it, commit both at once, and remove older states.
 
@@ -74,6 +77,7 @@ class StepLog:
         job : the name of the job, from its lock
         run : the name of the run that the job works on; by default the one that is there.  The
             commit of a job that stood still while another job began a new run does not count.
+        keep_checkpoints : whether checkpoints of a step after it are there
         """
         run, step = run or self.run_name(), self._step(state.step)
         commit = {"committed": state.step, "converged": converged, "run": run, "job": job}
@@ -83,17 +87,16 @@ class StepLog:
         except FileExistsError:
             there = arrays.attributes_of(step).get(MARKER, {})
             if there.get("run") != run and self.run_name() == run:  # of a job that stood still
-                self._remove_step(state.step)
-                self.commit(state, history, converged, job, run)
+                self._remove_steps([state.step])
+                self.commit(state, history, converged, job, run, keep_checkpoints=keep_checkpoints)
             elif there != commit:  # if equal, it was written, but the answer was lost
                 raise LockLostError(
                     f"another job has committed step {state.step} of {self.location.url}"
                 ) from None
         if self.run_name() == run:  # else the older steps belong to a new run
-            self.remove_checkpoints()
-            for number in self._numbers():
-                if number < state.step - 1:
-                    self._remove_step(number)
+            if not keep_checkpoints:
+                self.remove_checkpoints()
+            self._remove_steps(number for number in self._numbers() if number < state.step - 1)
 
     def _write_step(
         self, step: Location, state: Any, history: Sequence[Record], run: str
@@ -103,9 +106,18 @@ class StepLog:
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         attributes = {"layout": layout, "run": run}
-        state_content = arrays.write(step / "state", packed, attributes=attributes)
-        history_content = arrays.write(step / "history", History(history).table())
-        return {"state": state_content, "history": history_content}
+        made = {
+            "state": arrays.small_array(packed, attributes=attributes),
+            "history": arrays.small_array(History(history).table()),
+        }
+        step.write_files(
+            {
+                f"{name}/{file}": content
+                for name, array in made.items()
+                for file, content in array.files.items()
+            }
+        )
+        return {name: array.content for name, array in made.items()}
 
     def restore(self, kind: type[State]) -> tuple[State, History, bool]:
         """Return the last committed state, its history, and whether it is the end."""
@@ -134,17 +146,19 @@ class StepLog:
     def discard_uncommitted(self) -> None:
         """Remove files that a dead job may have left of steps after the last committed one."""
         last = self.committed()
-        for number in self._numbers():
-            if number > last:
-                self._remove_step(number)
+        self._remove_steps(number for number in self._numbers() if number > last)
 
-    def _remove_step(self, number: int) -> None:
-        """Remove the files of a step, its commit first."""
-        step, folder = self._step(number), f"{STEPS}/{number:06d}"
-        entries = [f"{folder}/{entry}" for entry in step.entries()]
-        commit = f"{folder}/zarr.json"
-        self.location.remove(entry for entry in entries if entry == commit)
-        self.location.remove(entry for entry in entries if entry != commit and is_written(entry))
+    def _remove_steps(self, numbers: Iterable[int]) -> None:
+        """Remove the files of steps, their commits first."""
+        folders = [f"{STEPS}/{number:06d}" for number in numbers]
+        files = [
+            f"{folder}/{entry}"
+            for folder in folders
+            for entry in (self.location / folder).entries()
+        ]
+        commits = [f"{folder}/{METADATA}" for folder in folders]
+        self.location.remove(file for file in files if file in commits)
+        self.location.remove(file for file in files if file not in commits and is_written(file))
 
     def checkpoints(self, holder: Holder | None = None) -> "CheckpointFiles":
         """Return the store of checkpoints, kept until the next step or the finished output.
@@ -173,13 +187,10 @@ class CheckpointFiles:
 
     def load(self, name: str) -> bytes | None:
         """Return the checkpoint of this name; None if there is none."""
-        fs, where = (self.location / name).files()
-        fs.invalidate_cache()
         try:
-            content: bytes = fs.cat_file(where)
+            return (self.location / name).read()
         except FileNotFoundError:
             return None
-        return content
 
     def save(self, name: str, content: bytes) -> None:
         """Write a checkpoint in place of the last one, if no other job has the lock."""

@@ -609,7 +609,7 @@ def test_a_run_without_a_committed_step_is_begun_anew_unasked_and_one_with_some_
 ) -> None:
     other = tmp_path / "other.zarr"
     with monkeypatch.context() as patch:
-        patch.setattr(StepLog, "commit", lambda *_: (_ for _ in ()).throw(InterruptError))
+        patch.setattr(StepLog, "commit", lambda *_, **__: (_ for _ in ()).throw(InterruptError))
         with pytest.raises(InterruptError):
             fit(data, other, DPMeans(1.0))
     assert RunStore.at(other).begun()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Self
 
@@ -224,10 +224,10 @@ class Commits:
     listeners: Listeners
     finished: bool
     """Whether the run was finished when the job began: it stays so until there is a new step."""
+    since: float
+    """Time of the last commit, or of the start."""
     pending: Progress[Any] | None = None
     """The last step, if it is not committed yet."""
-    since: float = field(default_factory=perf_counter)
-    """Time of the last commit."""
 
     def begin_step(self) -> None:
         """Nothing: a step is written when it has ended."""
@@ -301,7 +301,7 @@ def _fit(ready: ReadyFit, resume: bool, listeners: Listeners) -> bool:
     source, chosen = ready.learned.source, ready.chosen
     start = starting_point(store, request, source, method, resume)
     name, n = store.steps.run_name(), source.plan.n_rows
-    commits = Commits(store, lock, name, n, listeners, finished=store.finished())
+    commits = Commits(store, lock, name, n, listeners, store.finished(), perf_counter())
     lock.check()  # so that it is the name of this job's run
     rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     with commits.to_the_last():

@@ -8,6 +8,7 @@ all arrays and tables.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -44,19 +45,18 @@ Place = Location | StorePath
 """The location of a group or an array."""
 
 
-def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
+def create_group(place: Location, attributes: dict[str, Any]) -> None:
     """Write the signed metadata of a group in one write, or raise `FileExistsError`.
 
-    With `anew` a remote store checks and writes in one operation.
+    A remote store checks and writes in one operation.
     """
-    content = group_content(attributes)
-    file = place / METADATA
-    if anew and place.remote:
+    file, content = place / METADATA, group_content(attributes)
+    if place.remote:
         file.create(content)
-        return
-    if file.exists():
-        raise FileExistsError(f"{place.shown} exists")
-    file.write(content)
+    elif os.path.lexists(file.url):
+        raise FileExistsError(f"{file.url} exists")
+    else:
+        file.write(content)
 
 
 def group_content(attributes: dict[str, Any], members: Mapping[str, Any] | None = None) -> bytes:

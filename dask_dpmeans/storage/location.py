@@ -198,13 +198,6 @@ class Location:
             with suppress(FileNotFoundError):
                 fs.rm_file(key)
 
-    def exists(self) -> bool:
-        """Return whether a file is there."""
-        if not self.remote:
-            return os.path.lexists(self.url)
-        fs, where = self.files()
-        return bool(fs.exists(where))
-
     def read(self) -> bytes:
         """Return the content of a file, or raise `FileNotFoundError`."""
         if not self.remote:

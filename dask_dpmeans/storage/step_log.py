@@ -83,7 +83,7 @@ class StepLog:
         commit = {"committed": state.step, "converged": converged, "run": run, "job": job}
         commit[CONTENTS] = self._write_step(step, state, history, run)
         try:
-            arrays.create_group(step, {MARKER: commit}, anew=True)
+            arrays.create_group(step, {MARKER: commit})
         except FileExistsError:
             there = arrays.attributes_of(step).get(MARKER, {})
             if there.get("run") != run and self.run_name() == run:  # of a job that stood still

@@ -1,4 +1,4 @@
-"""When steps are committed: short ones together, long ones one by one, the last one in any case."""
+"""When steps are committed: short ones together in object stores, all others one by one, the last one in any case."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +10,23 @@ import pytest
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.api import job
+from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.step_log import StepLog
 
 ROWS = np.random.default_rng(0).uniform(0, 10, (400, 2))
+RUN = "memory://commits/run"
 METHOD = DPMeans(9.0, random_state=0, tol=0.0)
 
 
 class StopError(Exception):
     """Ends a fit."""
+
+
+@pytest.fixture(autouse=True)
+def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the kernel's locks a job waits a quarter of this for another that began at the same moment."""
+    monkeypatch.setattr(lock, "BEAT", 0.1)
 
 
 @pytest.fixture
@@ -53,65 +61,72 @@ def told(numbers: list[int], stop: int | None = None) -> Callable[..., None]:
 
 
 def test_short_steps_are_told_one_by_one_and_committed_at_the_end(
-    tmp_path: Path, clock: list[float], committed: list[int]
+    clock: list[float], committed: list[int]
 ) -> None:
     seen: list[int] = []
-    model = fit(ROWS, tmp_path / "run", METHOD, on_step=told(seen))
+    model = fit(ROWS, RUN, METHOD, on_step=told(seen))
     assert model.n_iter_ >= 5
     assert seen == list(range(1, model.n_iter_ + 1))
     assert committed == [model.n_iter_]
-    assert RunStore.at(tmp_path / "run").steps.committed() == model.n_iter_
+    assert RunStore.at(RUN).steps.committed() == model.n_iter_
 
 
 def test_a_step_is_committed_once_enough_time_has_passed(
-    tmp_path: Path, clock: list[float], committed: list[int]
+    clock: list[float], committed: list[int]
 ) -> None:
     def on_step(number: int, *_: Any) -> None:
         clock[0] += 0.4 * job.COMMIT_SECONDS
 
-    last = fit(ROWS, tmp_path / "run", METHOD, on_step=on_step).n_iter_
+    last = fit(ROWS, RUN, METHOD, on_step=on_step).n_iter_
     assert committed == [*range(4, last, 3), last][: len(committed)]
     assert len(committed) > 1
 
 
+def test_on_a_disk_each_step_is_committed(
+    tmp_path: Path, clock: list[float], committed: list[int]
+) -> None:
+    last = fit(ROWS, tmp_path / "run", METHOD).n_iter_
+    assert committed == list(range(1, last + 1))
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_the_last_step_of_a_fit_that_does_not_converge_is_committed(
-    tmp_path: Path, clock: list[float], committed: list[int], limit: int
+    clock: list[float], committed: list[int], limit: int
 ) -> None:
     short = DPMeans(9.0, random_state=0, tol=0.0, max_iter=limit)
     with pytest.warns(UserWarning, match="max_iter"):
-        fit(ROWS, tmp_path / "run", short)
+        fit(ROWS, RUN, short)
     assert committed == [limit]
 
 
 def test_a_fit_that_is_stopped_goes_on_from_the_last_step(
-    tmp_path: Path, clock: list[float], committed: list[int]
+    clock: list[float], committed: list[int]
 ) -> None:
-    whole, numbers = fit(ROWS, tmp_path / "whole", METHOD), []
+    whole, numbers = fit(ROWS, "memory://commits/whole", METHOD), []
     with pytest.raises(StopError):
-        fit(ROWS, tmp_path / "run", METHOD, on_step=told([], stop=3))
-    assert RunStore.at(tmp_path / "run").steps.committed() == 3
-    again = fit(ROWS, tmp_path / "run", METHOD, resume=True, on_step=told(numbers))
+        fit(ROWS, RUN, METHOD, on_step=told([], stop=3))
+    assert RunStore.at(RUN).steps.committed() == 3
+    again = fit(ROWS, RUN, METHOD, resume=True, on_step=told(numbers))
     assert numbers[0] == 4
     assert again.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
 
 
 def test_what_stopped_a_fit_is_told_though_its_last_step_cannot_be_committed(
-    tmp_path: Path, clock: list[float]
+    clock: list[float],
 ) -> None:
     full = mock.patch.object(StepLog, "commit", side_effect=OSError("no space left"))
     with full as commit, pytest.raises(StopError):
-        fit(ROWS, tmp_path / "run", METHOD, on_step=told([], stop=2))
+        fit(ROWS, RUN, METHOD, on_step=told([], stop=2))
     assert commit.call_count == 1
     with full as commit, pytest.raises(OSError, match="no space left"):
-        fit(ROWS, tmp_path / "other", METHOD)
+        fit(ROWS, "memory://commits/other", METHOD)
     assert commit.call_count == 1
 
 
 def test_the_search_in_which_a_fit_is_stopped_stays_when_the_step_before_it_is_committed(
-    tmp_path: Path, clock: list[float]
+    clock: list[float],
 ) -> None:
-    store = RunStore.at(tmp_path / "run")
+    store = RunStore.at(RUN)
 
     def on_step(number: int, *_: Any) -> None:
         if number == 2:

@@ -7,9 +7,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.api import job
+from dask_dpmeans.api.fitting import write_run
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.storage.step_log import StepLog
@@ -139,3 +141,29 @@ def test_the_search_in_which_a_fit_is_stopped_stays_when_the_step_before_it_is_c
     assert store.steps.has_checkpoints()
     fit(ROWS, store.location, METHOD, resume=True)
     assert not store.steps.has_checkpoints()
+
+
+def test_files_of_a_fit_are_written_once_and_arrays_are_not_read_back(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    read: list[str] = []
+    for name, noted in (("pipe_file", written), ("cat_file", read)):
+        plain = getattr(MemoryFileSystem, name)
+
+        def method(
+            self: Any,
+            path: str,
+            *given: Any,
+            plain: Any = plain,
+            noted: list[str] = noted,
+            **options: Any,
+        ) -> Any:
+            noted.append(path.partition("/run/")[2])
+            return plain(self, path, *given, **options)
+
+        monkeypatch.setattr(MemoryFileSystem, name, method)
+    write_run(ROWS, RUN, METHOD)
+    written = [path for path in written if path != lock.NAME]
+    assert len(written) == len(set(written)) > 40
+    assert set(read) <= {lock.NAME, "zarr.json", "steps/zarr.json", "labels/zarr.json"}

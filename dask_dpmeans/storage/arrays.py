@@ -109,7 +109,7 @@ def small_array(
 ) -> SmallArray:
     """Return the files of a small array, (...).
 
-    Where they are written nothing may be, or an array of as many dimensions, whose chunk is replaced.
+    They may replace an array of as many dimensions, but no other.
     """
     content = _content(values, attributes or {})
     signed = sign_attributes((attributes or {}) | {"content": content})
@@ -169,7 +169,7 @@ def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, An
 def read_many(
     group: Location, contents: Mapping[str, str]
 ) -> dict[str, tuple[np.ndarray[Any, Any], dict[str, Any]]]:
-    """Return small arrays of a group and their attributes, by name, as `read` does each.
+    """Return small arrays, (...), of a group and their attributes, by name, as `read` does each.
 
     Parameters
     ----------

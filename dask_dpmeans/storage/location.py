@@ -209,7 +209,7 @@ class Location:
         return content
 
     def read_files(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the contents of those of these files in it that can be read, by their names.
+        """Return the contents of files in it, by their names, without the files that cannot be read.
 
         A remote store is asked for all at once.
         """

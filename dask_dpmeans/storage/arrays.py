@@ -24,7 +24,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
-from dask_dpmeans.errors import CorruptStoreError, InputError, reason_of
+from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_connection, reason_of
 from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
 from dask_dpmeans.storage.location import Location
 
@@ -174,7 +174,9 @@ def attributes_of(place: Place) -> dict[str, Any]:
         attributes = dict(group.attrs)
     except FileNotFoundError:
         return {}
-    except (InputError, OSError):  # a store that does not answer may hold anything
+    except (InputError, OSError) as error:  # a store that does not answer may hold anything
+        if lacks_connection(error):  # it names no store
+            raise OSError(f"{_shown(place)} does not answer: {error}") from error
         raise
     except MALFORMED:
         if isinstance(place, Location):

@@ -273,11 +273,11 @@ class Summary:
         Each different row counts once, or cells of independent categories would agree.  But if each
         is a cluster, all its copies count: a half that lacks a rare row divides the others alike.
         """
-        labels = [nearest(self.rows, Centers(each)).astype(np.int64) for each in fits]
-        if len(labels) == 1:
+        if len(fits) == 1:
             return 1.0
+        first, second = (nearest(self.rows, Centers(each)).astype(np.int64) for each in fits)
         copies = self.weights.astype(np.int64) if k == len(self.rows) and self._drawn else None
-        return count_label_pairs(*labels, copies).adjusted_rand
+        return count_label_pairs(first, second, copies).adjusted_rand
 
 
 def solutions_of(path: CenterPath) -> list[Solution]:

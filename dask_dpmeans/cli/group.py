@@ -30,6 +30,8 @@ FORBIDDEN = (
     "this user may not read it, or write there: change its permissions, or give another place"
 )
 """What to do if a file or a folder is closed to the user."""
+READ_ONLY = "nothing can be written there: give another place"
+"""What to do if a disk is read-only."""
 
 AGAIN = {"force", "resume"}
 """Options of the command that made an output, which errors about it name in each command."""
@@ -157,7 +159,8 @@ class Commands(click.Group):
                 if errors.lacks_credentials(error) or errors.lacks_credentials(error.__cause__):
                     raise WrongUseError(errors.redact(errors.reason_of(error))) from error
                 if is_forbidden(error):
-                    raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
+                    way = READ_ONLY if is_read_only(error) else FORBIDDEN
+                    raise WrongUseError(f"{errors.redact(str(error))}: {way}") from error
                 if isinstance(error, UnprintedError):
                     raise click.ClickException(error.strerror) from error
                 if is_full(error):
@@ -200,8 +203,12 @@ def _of_estimator(name: str) -> list[str]:
 
 def is_forbidden(error: BaseException) -> bool:
     """Return whether an error says that the user may not read or write a place."""
-    read_only = isinstance(error, OSError) and error.errno == errno.EROFS
-    return read_only or isinstance(error, PermissionError)
+    return is_read_only(error) or isinstance(error, PermissionError)
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return whether an error says that a disk is read-only."""
+    return isinstance(error, OSError) and error.errno == errno.EROFS
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:

@@ -132,12 +132,14 @@ def format_hundredths(number: float) -> str:
 
 
 def format_beside(number: float, limit: float, decimals: int) -> str:
-    """Return a rounded number that is below a limit as the number itself is.
+    """Return a rounded number that is below a limit as the number itself is; no -0.
 
     >>> format_beside(0.797, 0.8, 2), format_beside(0.8, 0.8, 2), format_beside(2.96, 3.0, 1)
     ('0.79', '0.80', '2.9')
+    >>> format_beside(-0.04, 3.0, 1)
+    '0.0'
     """
-    text = f"{number:.{decimals}f}"
+    text = f"{number:z.{decimals}f}"
     if number < limit <= float(text):
         return f"{limit - 10.0**-decimals:.{decimals}f}"
     return text

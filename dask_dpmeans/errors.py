@@ -34,6 +34,20 @@ def of_store(error: BaseException | None) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
 
 
+NO_CONNECTION = (
+    "ClientConnectorError",
+    "ClientConnectorDNSError",
+    "ConnectionRefusedError",
+    "EndpointConnectionError",
+)
+"""Errors of these packages, or of Python, if nothing listens at an address, or no host has its name."""
+
+
+def lacks_connection(error: BaseException | None) -> bool:
+    """Return whether nothing listens at the address of a store."""
+    return of_store(error) and type(error).__name__ in NO_CONNECTION
+
+
 def lacks_credentials(error: BaseException | None) -> bool:
     """Return whether the client of an object store found no credentials, so that retries fail too."""
     return of_store(error) and type(error).__name__ in NO_CREDENTIALS

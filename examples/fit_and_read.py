@@ -57,9 +57,7 @@ def main(path: Path | None) -> None:
         array = zarr.create_array(data, shape=rows.shape, chunks=(2_500, 2), dtype=np.float32)
         array[:] = rows
         model = fit(data, run, DPMeans(penalty=5000.0, search=True, random_state=0))
-        print(
-            f"{model.n_clusters_} clusters after {model.n_iter_} steps, J = {model.objective_:.2f}"
-        )
+        print(f"clusters: {model.n_clusters_}, steps: {model.n_iter_}, J: {model.objective_:.2f}")
         opened = xarray.open_zarr(run)
         print(opened)
         if path is not None:

@@ -339,6 +339,14 @@ def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(
     assert found.facts["Result"]["converged"] == "no"
 
 
+def test_a_card_of_a_single_row_counts_one_row(tmp_path, undrawn):
+    np.save(tmp_path / "rows.npy", np.repeat([[0.0, 0.0], [9.0, 9.0]], [20, 1], axis=0))
+    fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(30.0, random_state=0))
+    report.report(tmp_path / "run", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert re.findall(r"(\d+ rows?) · radius", text) == ["20 rows", "1 row"]
+
+
 def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_checksums(
     tmp_path, undrawn
 ):

@@ -45,6 +45,14 @@ def test_boxes_of_a_panel_have_the_colors_of_the_picture_and_the_weights_of_the_
     np.testing.assert_allclose(colors, 255 * wanted, atol=0.51)
 
 
+def test_a_map_has_room_for_the_number_above_its_highest_center():
+    given = overview()
+    found = given.maps[0]
+    panel, height = live._map(found, live._ranks(given), 20), found.high[1] - found.low[1]
+    assert panel.y_range.end >= found.high[1] + 0.07 * height
+    assert panel.y_range.start == pytest.approx(found.low[1] - 0.03 * height)
+
+
 @given(arrays(np.float64, 6, elements=st.integers(0, 99)), st.integers(-500, 500))
 def test_histograms_of_a_card_have_the_same_area_and_bars_stay_inside(counts, score):
     overall = counts + 1

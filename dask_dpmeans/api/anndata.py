@@ -65,7 +65,8 @@ class Names:
         if not homes:
             there = ["X"] * self.has_x
             there += [f"{part}/{name}" for part in ("obsm", "layers") for name in self.parts[part]]
-            raise InputError(f"adata has no representation {rep!r}: {_there(there)}")
+            way = f"; choose one, such as rep={there[0]!r}" if there else ""
+            raise InputError(f"adata has no representation {rep!r}: {_there(there)}{way}")
         return f"{homes[0]}/{rep}"
 
     def check_column(self, name: str, argument: str) -> None:

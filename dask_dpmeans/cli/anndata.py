@@ -47,9 +47,13 @@ def anndata_command_of(**given: Any) -> None:
     command.callback(data=(place / where).url, run=out.url, force=force, **options)
     model = dask_dpmeans.load(out)
     found.write(key, model, where)
-    if not given["as_json"] and isinstance(found, library.anndata.StoredCells):
+    if given["as_json"]:
+        return
+    if isinstance(found, library.anndata.StoredCells):
         count = library.format_count(model.n_clusters_, "cluster")
         print_lines(f"obs and uns of {redact(data)} hold {key}: {count}; run: {out.shown}")
+    else:
+        print_lines(f"{redact(data)} was only read: the labels are in {out.shown}")
 
 
 def _of_graphs(given: dict[str, Any], weights: str | None) -> dict[str, Any]:

@@ -26,11 +26,6 @@ from dask_dpmeans.registry import METHODS
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk or a quota that is full, and of a file that may not grow."""
-FORBIDDEN = (
-    "this user may not read it, or write there: change its permissions, or give another place"
-)
-"""What to do if a file or a folder is closed to the user."""
-
 AGAIN = {"force", "resume"}
 """Options of the command that made an output, which errors about it name in each command."""
 ANEW = "the same command begins anew, with --force if its output was begun"
@@ -157,7 +152,7 @@ class Commands(click.Group):
                 if errors.lacks_credentials(error) or errors.lacks_credentials(error.__cause__):
                     raise WrongUseError(errors.redact(errors.reason_of(error))) from error
                 if is_forbidden(error):
-                    raise WrongUseError(f"{errors.redact(str(error))}: {FORBIDDEN}") from error
+                    raise WrongUseError(f"{errors.redact(str(error))}: {way_in(error)}") from error
                 if isinstance(error, UnprintedError):
                     raise click.ClickException(error.strerror) from error
                 if is_full(error):
@@ -200,8 +195,21 @@ def _of_estimator(name: str) -> list[str]:
 
 def is_forbidden(error: BaseException) -> bool:
     """Return whether an error says that the user may not read or write a place."""
-    read_only = isinstance(error, OSError) and error.errno == errno.EROFS
-    return read_only or isinstance(error, PermissionError)
+    return _is_read_only(error) or isinstance(error, PermissionError)
+
+
+def _is_read_only(error: BaseException) -> bool:
+    """Return whether an error says that a disk is read-only."""
+    return isinstance(error, OSError) and error.errno == errno.EROFS
+
+
+def way_in(error: BaseException) -> str:
+    """Return what to do if an error says that a file or a folder is closed to the user."""
+    if _is_read_only(error):
+        return "nothing can be written there: give another place"
+    return (
+        "this user may not read it, or write there: change its permissions, or give another place"
+    )
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from dask_dpmeans import errors, storage
-from dask_dpmeans.cli.group import FORBIDDEN, StoppedError, WrongUseError, is_forbidden, is_full
+from dask_dpmeans.cli.group import StoppedError, WrongUseError, is_forbidden, is_full, way_in
 
 
 def check_resume_or_force(resume: bool, force: bool) -> None:
@@ -37,7 +37,7 @@ def resumable(
         why = str(error) or "stopped"
         if is_forbidden(error):
             raise WrongUseError(
-                errors.redact(f"{why}: {FORBIDDEN}; {_advice(run, again)}")
+                errors.redact(f"{why}: {way_in(error)}; {_advice(run, again)}")
             ) from None
         if is_full(error):
             why = f"{error.strerror}: make room"

@@ -115,7 +115,8 @@ def _say(bound: "library.bounds.LowerBound", as_json: bool) -> None:
         gap = bound.gap if math.isfinite(bound.gap) else None
         print_lines(json.dumps({"event": "bound", **asdict(bound), "gap": gap}))
         return
-    print_lines(f"objective    {bound.objective:.9g}, {bound.n_clusters:,} clusters")
+    count = library.format_count(bound.n_clusters, "cluster")
+    print_lines(f"objective    {bound.objective:.9g}, {count}")
     print_lines(f"lower bound  {bound.value:.9g}, by {bound.method}")
     print_lines(f"gap          {library.share_above(bound.gap)}")
 

@@ -192,7 +192,7 @@ def _path_table(found: PenaltyPath, following: str | None) -> str:
     rows = (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
     table = [HEADER, *(LINE.format(**row) for row in rows)]
     if found.stability is not None:
-        stability = ["stability", *(f"{index:.2f}" for index in found.stability)]
+        stability = ["stability", *(f"{index:z.2f}" for index in found.stability)]
         table = [f"{line}{text:>11}" for line, text in zip(table, stability, strict=True)]
     lines = [*table, "", f"{'from':>13}{'to':>13}{'clusters':>10}{'length':>8}"]
     lines += [

@@ -114,7 +114,7 @@ class AutoMixin(ClustersMixin):
         if choice.n_clusters > 1:  # one cluster is not chosen by its score
             figures += f", {choice.chosen.score:.2f} for the chosen number"
         if second.stability is not None:
-            figures += f", stability {second.stability:.2f}"
+            figures += f", stability {second.stability:z.2f}"
         return {"next best": f"{count} with {' '.join(given)}{flags} ({figures})"}
 
     def _restore(self, result: "Result") -> None:

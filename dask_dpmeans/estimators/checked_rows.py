@@ -212,6 +212,8 @@ def rows_of(
         **where,
     )
     if source.layout.stored_columns != model.n_features_in_:
-        found = f"X has {source.layout.stored_columns} columns"
-        raise InputError(f"{found}, the fit had {model.n_features_in_}: give the same columns")
+        found = checks.format_count(source.layout.stored_columns, "column")
+        raise InputError(
+            f"X has {found}, the fit had {model.n_features_in_}: give the same columns"
+        )
     return source

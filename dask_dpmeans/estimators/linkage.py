@@ -241,7 +241,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         if self.noise is not None:
             weight = fsum(self.micro_weights_[self.micro_noise_])
             few = format_count(int(np.count_nonzero(self.micro_noise_)), "micro-cluster")
-            facts["noise"] = f"{weight:,g} rows in {few}"
+            facts["noise"] = f"{weight:,g} row{'s' * (weight != 1)} in {few}"
             clusters = f"{clusters}; noise: {facts['noise']}"
         return replace(
             words, clusters=clusters, facts=facts, cluster_columns={"micro-clusters": numbers}

@@ -67,8 +67,8 @@ class EncodedDivergence(Divergence):
         wanted = len(self.encoding.means)
         if centers.shape[1] != wanted:
             raise InputError(
-                f"the first centers have {centers.shape[1]} columns, the data has {wanted}, one for "
-                "each category of a categorical column"
+                f"the first centers have {checks.format_count(centers.shape[1], 'column')}, the data has {wanted}, "
+                "one for each category of a categorical column"
             )
         averages = self.encoding.encoded_centers(centers)
         wrong = np.flatnonzero(~np.isfinite(averages).all(axis=1))

@@ -142,7 +142,7 @@ class Haversine(Cosine):
         if centers.shape[1] != 2:
             raise InputError(
                 f"init: first centers of metric='haversine' are places of 2 columns in degrees, "
-                f"got {centers.shape[1]} columns"
+                f"got {checks.format_count(centers.shape[1], 'column')}"
             )
         points = points_of(centers, swapped=self.swapped)
         outside = np.flatnonzero(np.isnan(points).any(axis=1))

@@ -190,7 +190,7 @@ def _sentence(
     for (one, other), changes in neighbors.items():
         first, second = runs[one].letter, runs[other].letter
         index = found.pairs[one, other].adjusted_rand
-        agreed = f"{first} and {second} agree with an adjusted Rand index of {index:.2f}"
+        agreed = f"{first} and {second} agree with an adjusted Rand index of {index:z.2f}"
         meaning = "" if told else " (1: the same clusters, 0: as by chance)"
         changed = sentences.changes_summary(changes, first, second)
         told.append(f"{agreed}{meaning}. {changed}")

@@ -96,7 +96,8 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     panel = _panel([f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
     margin = 0.03 * (upper_ends(density.low, density.high) - density.low)
-    (left, bottom), (right, top) = density.low - margin, density.high + margin
+    room = np.array([1.0, 2.5])  # the number of a center is above it
+    (left, bottom), (right, top) = density.low - margin, density.high + room * margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
     if density.points is not None and density.labels is not None:
         _add_points(panel, density, ranks)

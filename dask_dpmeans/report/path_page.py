@@ -119,7 +119,7 @@ def _penalties(path: PenaltyPath) -> Table:
     caption = "The objective is inertia + penalty x clusters."
     if path.stability is not None:
         names.append("stability")
-        columns.append([f"{index:.2f}" for index in path.stability])
+        columns.append([f"{index:z.2f}" for index in path.stability])
         caption += " Stability is the mean adjusted Rand index between fits of two halves of the rows: 1 if they agree."
     return Table("Penalties tried", caption, names, lines_of(columns))
 

@@ -198,7 +198,7 @@ def _choice(result: Result, model: Model) -> list[Section]:
         "best from": format_column([one.low for one in each]),
         "to": format_column([one.high for one in each]),
         "score": ["" if one.n_clusters == 1 else f"{one.score:.2f}" for one in each],
-        "stability": ["" if one.stability is None else f"{one.stability:.2f}" for one in each],
+        "stability": ["" if one.stability is None else f"{one.stability:z.2f}" for one in each],
     }
     measured, caption = [one.replicated for one in each], ""
     if any(share is not None for share in measured):

@@ -194,7 +194,9 @@ def _prepare_of(
     d = rows.shape[1]
     fitted = columns.column_names or None
     if needs.stored_columns not in (None, d) and None in (names, fitted):
-        raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
+        raise InputError(
+            f"data has {checks.format_count(d, 'column')}, the run was fitted on {needs.stored_columns}"
+        )
     if columns.column_names is not None:
         check_names(names, fitted, "the run")
     chosen = None if columns.columns is None else checked_columns(columns.columns, d)
@@ -204,7 +206,8 @@ def _prepare_of(
     )
     width = (needs.features and needs.features.n_features) or prepare.n_columns(d)
     if needs.centers is not None and needs.centers.shape[1] != width:
-        raise InputError(f"data has {width} columns, the centers have {needs.centers.shape[1]}")
+        found = checks.format_count(width, "column")
+        raise InputError(f"data has {found}, the centers have {needs.centers.shape[1]}")
     return prepare
 
 
@@ -253,7 +256,7 @@ def _check_shapes(given: InputArrays) -> None:
         raise InputError(_place(given.data) + NO_ROWS.format(missing, given.data.shape) + way)
     if weights is not None:
         opening.working_dtype(weights.dtype, "sample_weight")
-        counts = f"{n:,} rows, but {weights.shape[0]:,} weights"
+        counts = f"{checks.format_count(n, 'row')}, but {checks.format_count(weights.shape[0], 'weight')}"
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {counts}")
     if given.groups is not None:

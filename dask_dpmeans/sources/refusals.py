@@ -57,6 +57,8 @@ TABLES = {
 """Python that opens a table, by its ending."""
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
+TIMES = ("Date", "Datetime", "Duration")
+"""Types of columns of a data frame that are turned into numbers, not into categories."""
 OTHER_SIGN = {("i", "true"), ("u", "false")}
 """Kinds of integers, and values of `_Unsigned` with which xarray reads them as the other kind."""
 
@@ -77,7 +79,7 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
             f"give the path to dask_dpmeans.fit({text!r}, 'run.zarr', model), to "
             "dask_dpmeans.predict('run.zarr', ...) or to the command line"
         )
-    hint = " or ".join(hints)
+    hint = ", or ".join(hints)
     raise InputError(f"X is a path, {text!r}, and {model} takes rows: {hint}")
 
 
@@ -381,17 +383,27 @@ def no_numbers(
     """
     noun = "column" if len(columns) == 1 else "columns"
     which = ", ".join(f"{column!r} ({kind})" for column, kind in columns.items())
-    hint = "none of its columns holds numbers"
+    ways, kinds = [], set(columns.values())
     if numbers:
-        hint = f"choose the columns of numbers, as {way} does"
-    them = "it" if len(columns) == 1 else "them"
-    if "String" in columns.values():
-        hint += f"; if text spells numbers, convert it, as {name}.astype({{column: float}}) of pandas does"
+        ways.append(f"choose the columns of numbers, as {way} does")
+    if "String" in kinds:
+        ways.append(
+            f"if text spells numbers, convert it, as {name}.astype({{column: float}}) of pandas does"
+        )
+    if {"Date", "Datetime", "Object"} & kinds:
+        ways.append("turn dates into days since a date")
+    if "Duration" in kinds:
+        ways.append("turn durations into numbers, such as days")
+    if {"Struct", "Object"} & kinds:
+        ways.append("make a column of each field of a struct")
+    others = [column for column, kind in columns.items() if kind not in TIMES]
+    if others:
+        ways.append(
+            f"count {'it' if len(others) == 1 else 'them'} as {categories_of(others)}, or encode "
+            "categories as numbers first, as sklearn.preprocessing.OneHotEncoder does"
+        )
     return InputError(
-        f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers; {hint}, or "
-        f"count {them} as {categories_of(list(columns))}, or encode {them} as numbers first "
-        "(sklearn.preprocessing.OneHotEncoder; dates as days since a date, durations as days; a "
-        "struct as a column for each field)"
+        f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers: {'; '.join(ways)}"
     )
 
 

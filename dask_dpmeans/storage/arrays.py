@@ -22,9 +22,14 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
+<<<<<<< HEAD
 from dask_dpmeans.errors import CorruptStoreError, InputError, reason_of
 from dask_dpmeans.storage import one_chunk
 from dask_dpmeans.storage.array_spec import DIGEST_BYTES, Digests
+=======
+from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_connection, reason_of
+from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
+>>>>>>> users55
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.one_chunk import EVERY_CHUNK, METADATA, ZSTD
 
@@ -232,7 +237,9 @@ def attributes_of(place: Place) -> dict[str, Any]:
         attributes = _group_attributes(place)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return {}
-    except (InputError, OSError):  # a store that does not answer may hold anything
+    except (InputError, OSError) as error:  # a store that does not answer may hold anything
+        if lacks_connection(error):  # it names no store
+            raise OSError(f"{_shown(place)} does not answer: {error}") from error
         raise
     except MALFORMED:
         if isinstance(place, Location):

@@ -21,8 +21,8 @@ else:
 
 READ_ONLY = ("http", "https")
 """Protocols without writing."""
-LOCAL = ("file://", "local://")
-"""The beginnings of URLs of paths of this machine."""
+LOCAL = re.compile(r"^(file|local):(//|(?=/))")
+"""The beginning of a URL of a path of this machine; RFC 8089 allows one slash."""
 ONE_SLASH = re.compile(
     r"(s3a?|gs|gcs|abfss?|az|adl|hdfs|webhdfs|https?|s?ftp|ssh|memory):/(?!/)", re.IGNORECASE
 )
@@ -74,8 +74,7 @@ class Location:
                 message += ": give the path or URL of the store"
             raise InputError(message)
         check_slashes(text, a_path=not isinstance(place, str))
-        for beginning in LOCAL:
-            text = text.removeprefix(beginning)
+        text = LOCAL.sub("", text, count=1)
         protocol, url, _ = text.partition("://")
         if not url:
             return cls(os.path.abspath(os.path.expanduser(text)))

@@ -289,7 +289,10 @@ def test_donors_are_data_sets(store: Path) -> None:
 @pytest.mark.parametrize("of", ["object", "store"])
 def test_names_that_are_not_there_list_those_that_are(of: str, store: Path) -> None:
     given = made() if of == "object" else store
-    with pytest.raises(InputError, match="'X_umap': it has X, obsm/X_pca, layers/counts"):
+    with pytest.raises(
+        InputError,
+        match=r"'X_umap': it has X, obsm/X_pca, layers/counts; choose one, such as rep='X'$",
+    ):
         fit_anndata(given, rep="X_umap")
     with pytest.raises(InputError, match="obsp has no 'distances': it has connectivities"):
         fit_anndata(given, obsp="distances")
@@ -337,3 +340,11 @@ def test_the_command_writes_what_the_function_writes(store: Path) -> None:
     assert CliRunner().invoke(main, [*graph, "--threads", "1"]).exit_code == 0
     assert "cut" in anndata.read_zarr(store).obs
     assert Location.at(store.parent / "cells.cut.zarr").names()
+
+
+def test_the_command_says_where_the_labels_of_a_file_are(tmp_path: Path) -> None:
+    path = tmp_path / "cells.h5ad"
+    made().write_h5ad(path)
+    done = CliRunner().invoke(main, ["anndata", str(path), "--penalty", "4", "--threads", "1"])
+    assert done.exit_code == 0
+    assert f"{path} was only read: the labels are in {path}.dpmeans.zarr" in done.output

@@ -192,7 +192,7 @@ def test_unknown_categories_of_dask_are_an_error_with_the_way_out():
 def test_a_table_with_a_category_and_other_text_names_the_text():
     frame = pd.DataFrame({"color": pd.Categorical(["red"]), "town": ["Rome"]})
     with pytest.raises(
-        InputError, match=r"'town' \(String\) cannot be read as numbers; .*'town': 'categorical'"
+        InputError, match=r"'town' \(String\) cannot be read as numbers: .*'town': 'categorical'"
     ):
         as_source(frame, categories=True)
 

@@ -106,8 +106,9 @@ MIXED = {
 def test_one_error_names_all_columns_that_are_no_numbers_and_the_ways_out(form):
     told = (
         r"columns 'town' \(String\), 'since' \(Datetime\), 'size' \(Categorical\) cannot be read "
-        r".*columns of numbers, as X.*\['age'\].* does, or count them as categories, with "
-        r"DPMeans or HDPMeans\(divergence=.*\), or encode them as numbers"
+        r".*columns of numbers, as X.*\['age'\].* does; .*turn dates into days .*; count them as "
+        r"categories, with DPMeans or HDPMeans\(divergence={'town': 'categorical', 'size': "
+        r"'categorical'}\), or encode categories as numbers"
     )
     with pytest.raises(InputError, match=told):
         DPMeans(1.0).fit(MIXED[form]())
@@ -115,7 +116,19 @@ def test_one_error_names_all_columns_that_are_no_numbers_and_the_ways_out(form):
 
 def test_columns_without_a_value_and_structs_are_named_with_the_ways_out():
     frame = pd.DataFrame({"age": [1.0, 2.0], "note": [None, None], "at": [{"x": 1}, {"x": 2}]})
-    told = r"'note' \(no value\), 'at' \(Object\) cannot .*; a struct as a column for each field\)"
+    told = (
+        r"'note' \(no value\), 'at' \(Object\) cannot .*; make a column of each field of a struct"
+    )
+    with pytest.raises(InputError, match=told):
+        DPMeans(1.0).fit(frame)
+
+
+def test_a_table_of_times_alone_is_told_to_turn_them_into_numbers():
+    frame = pd.DataFrame({"at": pd.to_datetime(["2020-01-01"]), "took": pd.to_timedelta([1], "D")})
+    told = (
+        r"'took' \(Duration\) cannot be read as numbers: turn dates into days since a date; turn "
+        r"durations into numbers, such as days$"
+    )
     with pytest.raises(InputError, match=told):
         DPMeans(1.0).fit(frame)
 

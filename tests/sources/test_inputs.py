@@ -682,7 +682,7 @@ FEW = np.arange(6.0).reshape(3, 2)
             r"the sum of sample_weight overflows float64: divide the weights by a constant first",
         ),
         (np.ones(2), r"sample_weight must hold one weight a row: 3 rows, but 2 weights"),
-        (np.ones(4), r"sample_weight must hold one weight a row: 3 rows, but 4 weights"),
+        (np.ones(1), r"sample_weight must hold one weight a row: 3 rows, but 1 weight$"),
         (np.ones((3, 1)), r"sample_weight must have 1 dimension, got shape \(3, 1\)"),
         (np.ones(3, complex), r"sample_weight has dtype complex128"),
         (["a", "b", "c"], r"sample_weight has dtype <U1"),

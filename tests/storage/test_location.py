@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from fsspec.implementations.memory import MemoryFileSystem
@@ -549,7 +549,7 @@ def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.
     )
 
 
-@pytest.mark.parametrize("beginning", ["file://", "local://"])
+@pytest.mark.parametrize("beginning", ["file://", "local://", "file:"])
 def test_urls_of_this_machine_are_paths(tmp_path: Path, beginning: str) -> None:
     assert Location.at(f"{beginning}{tmp_path}/a b") == Location(f"{tmp_path}/a b")
 
@@ -583,6 +583,34 @@ def test_a_store_that_does_not_answer_fails_at_one_question_a_try(
     ):
         as_source("memory://silent/rows.zarr")
     assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
+
+
+@pytest.mark.parametrize("asked_for", ["size", "cat_file"])
+def test_an_address_where_nothing_listens_is_asked_once(
+    asked_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refused(self: Any, path: str, **_: Any) -> bytes:
+        asked.append(path)
+        raise EndpointConnectionError(endpoint_url="http://nowhere")
+
+    monkeypatch.setattr(MemoryFileSystem, asked_for, refused)
+    monkeypatch.setattr(checked_store, "PAUSES", (60.0, 60.0))
+    told = r"memory://closed/rows\.zarr does not answer: Could not connect to .*http://nowhere"
+    with pytest.raises(InputError, match=told):
+        as_source("memory://closed/rows.zarr")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("command", ["show", "predict"])
+def test_a_run_at_a_closed_address_is_named(command: str, rows: np.ndarray, tmp_path: Path) -> None:
+    run, data = "http://127.0.0.1:1/run.zarr", tmp_path / "rows.npy"
+    np.save(data, rows)
+    others = [str(data), str(tmp_path / "out.zarr")] if command == "predict" else []
+    refused = CliRunner().invoke(main, [command, run, *others])
+    assert refused.exit_code == 1
+    assert f"{run} does not answer: Cannot connect to host 127.0.0.1:1" in refused.output
 
 
 def test_a_store_that_needs_credentials_is_asked_once_and_says_which(

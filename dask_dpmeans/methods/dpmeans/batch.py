@@ -251,7 +251,8 @@ class Parameters(BaseMethod):
             columns, centers = centers.shape[1], self.divergence.given(given)
             d = centers.shape[1]
             if d != columns:
-                raise InputError(f"the first centers have {d} columns, the data has {columns}")
+                found = checks.format_count(d, "column")
+                raise InputError(f"the first centers have {found}, the data has {columns}")
         if source.summary.overflowing(centers) is not None:
             raise InputError(
                 "squared distances of rows to the first centers overflow float64: divide both first"

@@ -354,7 +354,7 @@ class Choice:
         if self.evidence == 0 and best.stability is not None:
             why = (
                 f"fits of halves of the {self.halved} do not agree on it: their adjusted Rand index is "
-                f"{best.stability:.2f}."
+                f"{best.stability:z.2f}."
             )
         else:
             why = self._divide_as_well

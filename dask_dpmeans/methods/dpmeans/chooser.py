@@ -384,7 +384,8 @@ class HalvesJob:
         most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
         halves = [summary.fit_half(part, most) for part in summary.parts(self.number)]
         centers = [tuple(half.best(each.middle) for each in self.intervals) for half in halves]
-        agreement = [summary.agreement(*pair) for pair in zip(*centers, strict=True)]
+        pairs = zip(self.intervals, zip(*centers, strict=True), strict=True)
+        agreement = [summary.agreement(*pair, k=each.n_clusters) for each, pair in pairs]
         ranges = [envelope(solutions_of(half)) for half in halves]
         shares = [np.mean([replicated(each, ends) for ends in ranges]) for each in self.intervals]
         return HalfFits(tuple(centers), tuple(agreement), tuple(map(float, shares)))

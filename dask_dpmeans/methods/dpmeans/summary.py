@@ -168,6 +168,11 @@ class Summary:
         return bool((self.weights == np.rint(self.weights)).all())
 
     @property
+    def _drawn(self) -> bool:
+        """Whether each of the rows that a row stands for goes to a half of its own."""
+        return self._counted and bool(self.weights.max() < MOST_DRAWN)
+
+    @property
     def most_tried(self) -> int:
         """The greatest number of clusters that is tried, if so many rows differ."""
         by_root = math.ceil(CLUSTERS_BY_ROOT * math.sqrt(self.count))
@@ -250,7 +255,7 @@ class Summary:
         Of a row that stands for several, each goes its own way.
         """
         random, n = stream(self.seed, Stream.HALVES, number), len(self.rows)
-        if self._counted and self.weights.max() < MOST_DRAWN:
+        if self._drawn:
             first = random.binomial(self.weights.astype(np.int64), 0.5).astype(np.float64)
         else:
             first = np.where(random.permutation(n) < n / 2, self.weights, 0.0)
@@ -262,12 +267,17 @@ class Summary:
         half = replace(self, rows=self.rows[some], weights=2 * part[some])
         return half.path(min(most, len(half.rows)))
 
-    def agreement(self, *fits: Float64Array) -> float:
-        """Return the adjusted Rand index of the labels by two sets of centers."""
-        labels = [nearest(self.rows, Centers(each)).astype(np.int64) for each in fits]
-        if len(labels) == 1:
+    def agreement(self, *fits: Float64Array, k: int) -> float:
+        """Return the adjusted Rand index of the labels by two sets of centers, fits for k clusters.
+
+        Each different row counts once, or cells of independent categories would agree.  But if each
+        is a cluster, all its copies count: a half that lacks a rare row divides the others alike.
+        """
+        if len(fits) == 1:
             return 1.0
-        return count_label_pairs(*labels).adjusted_rand
+        first, second = (nearest(self.rows, Centers(each)).astype(np.int64) for each in fits)
+        copies = self.weights.astype(np.int64) if k == len(self.rows) and self._drawn else None
+        return count_label_pairs(first, second, copies).adjusted_rand
 
 
 def solutions_of(path: CenterPath) -> list[Solution]:

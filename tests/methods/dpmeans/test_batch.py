@@ -264,8 +264,8 @@ def test_given_centers_are_in_the_units_of_the_input():
 
 
 def test_given_centers_of_another_width_are_refused():
-    with pytest.raises(InputError, match=r"the first centers have 2 columns, the data has 3"):
-        Method(1.0, centers=np.zeros((1, 2))).init(as_source(np.ones((4, 3))))
+    with pytest.raises(InputError, match=r"the first centers have 1 column, the data has 3"):
+        Method(1.0, centers=np.zeros((1, 1))).init(as_source(np.ones((4, 3))))
 
 
 @FEWER

@@ -104,6 +104,7 @@ DEGENERATE = {
     "all equal": (np.ones((50, 3)), 1),
     "two values": (np.repeat([[0.0, 0.0], [1.0, 0.0]], 100, axis=0), 2),
     "three values": (np.repeat([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0]], 100, axis=0), 3),
+    "three values, one of them once": (np.repeat([[0.0], [1.0], [7.0]], [60, 40, 1], axis=0), 3),
     "nine values": (np.repeat(mixture(0, 9, 2, 1), 50, axis=0), 9),
     "more columns than rows": (np.random.default_rng(0).normal(size=(20, 60)), 1),
     "two groups of wide rows": (
@@ -367,7 +368,7 @@ def test_a_few_wide_rows_are_one_cluster(n: int, d: int, seed: int) -> None:
 
 
 def test_halves_that_agree_less_than_by_chance_are_no_evidence(monkeypatch) -> None:
-    monkeypatch.setattr(Summary, "agreement", lambda *_: -0.5)
+    monkeypatch.setattr(Summary, "agreement", lambda *_, **__: -0.5)
     monkeypatch.setattr(Summary, "evidence", lambda *_: -20.0)
     found = chosen(np.random.default_rng(0).normal(size=(12, 100)))
     assert (found.n_clusters, found.evidence) == (1, 0.0)

@@ -66,6 +66,11 @@ SHAPES = (
             "1 cluster. The best division is into 5, but fits of halves of the rows do not agree on it: "
             f"their adjusted Rand index is 0.06. {SHAPES}",
         ),
+        (
+            choice(ONE, replace(FIVE, stability=-0.004), evidence=0.0),
+            "1 cluster. The best division is into 5, but fits of halves of the rows do not agree on it: "
+            f"their adjusted Rand index is 0.00. {SHAPES}",
+        ),
         (choice(FIVE, ONE, rows=5), "5 clusters, because only so many rows differ: each is one."),
         (
             replace(choice(FIVE, NINE, evidence=1.25), apart=True),

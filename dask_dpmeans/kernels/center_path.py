@@ -15,7 +15,6 @@ import numpy as np
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.center_path_compiled import (
-    LLOYD_STEPS,
     SURELY,
     TINY,
     Bounds,
@@ -43,6 +42,10 @@ for each of its columns at most; and numbers for a row in the steps of few clust
 1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
+LLOYD_STEPS = 50
+"""Most Lloyd's steps after a split or a merge, unless told otherwise."""
+LEAST_EXPONENT = -1000
+"""Of distances of less than about two to the power of this, the scale is that of greater ones."""
 AHEAD = 2**16
 """Most numbers in the centers of steps that are taken in one call."""
 
@@ -65,7 +68,12 @@ class CenterPath:
 
 
 def center_path(
-    rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, turns: int = 6
+    rows: Float64Array,
+    weights: Float64Array,
+    most: int,
+    spherical: bool = False,
+    turns: int = 6,
+    lloyd_steps: int = LLOYD_STEPS,
 ) -> CenterPath:
     """Return clusterings from splits up, then merges down and splits up while an error falls.
 
@@ -76,11 +84,12 @@ def center_path(
     most : most clusters; there are fewer if fewer rows differ
     spherical : whether the center of a cluster is the direction of the sum of its rows
     turns : most ways down and up after the first way up; 0 for splits alone
+    lloyd_steps : most of Lloyd's steps after a split or a merge
     """
     most = min(most, len(rows))
-    clusters = Clusters(rows, weights, most, spherical)
+    clusters = Clusters(rows, weights, most, spherical, lloyd_steps)
     if numba_support.AVAILABLE:
-        compiled = CompiledClusters(rows, weights, most, spherical)
+        compiled = CompiledClusters(rows, weights, most, spherical, lloyd_steps)
         if compiled.pay(turns):
             clusters = compiled
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
@@ -209,11 +218,17 @@ class Clusters:
     """Up to `most` clusters of rows, which steps change in place."""
 
     def __init__(
-        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool
+        self,
+        rows: Float64Array,
+        weights: Float64Array,
+        most: int,
+        spherical: bool,
+        lloyd_steps: int = LLOYD_STEPS,
     ) -> None:
         n, d = rows.shape
         room = most + 1
         self.rows, self.weights, self.spherical, self.most = rows, weights, spherical, most
+        self.lloyd_steps = lloyd_steps
         self.centers = np.zeros((room, d))
         self.masses, self.errors, self.gains = np.zeros(room), np.zeros(room), np.zeros(room)
         """(room,): weights or lengths of sums, squared errors, falls by halving, -1 if unknown."""
@@ -287,7 +302,7 @@ class Clusters:
         changed, moved = np.zeros((2, k), np.bool_)
         now = np.array(touched)
         changed[now] = True
-        for _ in range(LLOYD_STEPS + 1):
+        for _ in range(self.lloyd_steps + 1):
             moved[:] = False
             for c in now.tolist():
                 moved[c] = self.place(c)
@@ -383,17 +398,33 @@ def _distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
     return squared
 
 
+def _scale(rows: Float64Array) -> float:
+    """Return a power of two that makes the greatest distance of rows, (n, d), about 1, or 0 if none does."""
+    with np.errstate(over="ignore"):
+        widest = math.sqrt(squared_norms(np.ptp(rows, axis=0)[np.newaxis])[0])
+    if not 0 < widest < math.inf:
+        return 0.0
+    return math.ldexp(1.0, -max(math.frexp(widest)[1], LEAST_EXPONENT))
+
+
 class CompiledClusters(Clusters):
     """Clusters whose steps are compiled."""
 
     def __init__(
-        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool
+        self,
+        rows: Float64Array,
+        weights: Float64Array,
+        most: int,
+        spherical: bool,
+        lloyd_steps: int = LLOYD_STEPS,
     ) -> None:
-        super().__init__(rows, weights, most, spherical)
+        super().__init__(rows, weights, most, spherical, lloyd_steps)
         (n, d), room = rows.shape, most + 1
         self._data: Data = (rows, weights, spherical)
-        known = np.zeros((n, room if d >= BOUNDED and n * room <= MOST_BOUNDS else 0))
-        self._bounds: Bounds = known, np.zeros(room), np.arange(room)
+        scale = _scale(rows)
+        bounded = d >= BOUNDED and n * room <= MOST_BOUNDS and scale > 0
+        known = np.zeros((n, room if bounded else 0), np.float32)
+        self._bounds: Bounds = known, np.zeros(room), np.arange(room), scale
         numbers = self.centers, self.masses, self.errors, self.gains
         state: State = (*numbers, self.labels, self.squared, self._bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))
@@ -415,11 +446,11 @@ class CompiledClusters(Clusters):
         (n, d), most = self.rows.shape, self.most
         step = CALLS * CALL + n * (READ + d * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        return pays(walk, (*self._all, most, 1, 1), work)
+        return pays(walk, (*self._all, most, 1, 1, 1), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        walk(*self._all, k, 0, 1)
+        walk(*self._all, k, 0, 1, 0)
 
     def grow(self, k: int, several: bool = False) -> list[Step]:
         """Halve the cluster that gains most, and refine, `several` times at once.
@@ -427,11 +458,11 @@ class CompiledClusters(Clusters):
         The last step may lead to no more clusters.
         """
         most = min(len(self._taken[0]), self.most - k) if several else 1
-        return self._steps(walk(*self._all, k, 1, most))
+        return self._steps(walk(*self._all, k, 1, most, self.lloyd_steps))
 
     def shrink(self, k: int) -> Step:
         """Merge the pair of clusters that costs the least, and refine."""
-        return self._steps(walk(*self._all, k, -1, 1))[0]
+        return self._steps(walk(*self._all, k, -1, 1, self.lloyd_steps))[0]
 
     def _steps(self, count: int) -> list[Step]:
         """Return the steps that were taken last."""

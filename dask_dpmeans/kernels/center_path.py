@@ -44,8 +44,8 @@ KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
 LLOYD_STEPS = 50
 """Most Lloyd's steps after a split or a merge, unless told otherwise."""
-LEAST_EXPONENT = -1000
-"""Of distances of less than about two to the power of this, the scale is that of greater ones."""
+MOST_EXPONENT = 1000
+"""Bounds are at most 2 to the power of this times the distances."""
 AHEAD = 2**16
 """Most numbers in the centers of steps that are taken in one call."""
 
@@ -84,7 +84,7 @@ def center_path(
     most : most clusters; there are fewer if fewer rows differ
     spherical : whether the center of a cluster is the direction of the sum of its rows
     turns : most ways down and up after the first way up; 0 for splits alone
-    lloyd_steps : most of Lloyd's steps after a split or a merge
+    lloyd_steps : most of Lloyd's steps after a split or a merge, at least 1
     """
     most = min(most, len(rows))
     clusters = Clusters(rows, weights, most, spherical, lloyd_steps)
@@ -399,12 +399,12 @@ def _distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
 
 
 def _scale(rows: Float64Array) -> float:
-    """Return a power of two that makes the greatest distance of rows, (n, d), about 1, or 0 if none does."""
+    """Return a power of two that makes the widest of rows, (n, d), about 1; 0 without one."""
     with np.errstate(over="ignore"):
         widest = math.sqrt(squared_norms(np.ptp(rows, axis=0)[np.newaxis])[0])
     if not 0 < widest < math.inf:
         return 0.0
-    return math.ldexp(1.0, -max(math.frexp(widest)[1], LEAST_EXPONENT))
+    return math.ldexp(1.0, min(-math.frexp(widest)[1], MOST_EXPONENT))
 
 
 class CompiledClusters(Clusters):

@@ -15,6 +15,7 @@ import numpy as np
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.center_path_compiled import (
+    LLOYD_STEPS,
     SURELY,
     TINY,
     Bounds,
@@ -42,8 +43,6 @@ for each of its columns at most; and numbers for a row in the steps of few clust
 1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
-LLOYD_STEPS = 50
-"""Most Lloyd's steps after a split or a merge, unless told otherwise."""
 MOST_EXPONENT = 1000
 """Bounds are at most 2 to the power of this times the distances."""
 AHEAD = 2**16
@@ -68,12 +67,7 @@ class CenterPath:
 
 
 def center_path(
-    rows: Float64Array,
-    weights: Float64Array,
-    most: int,
-    spherical: bool = False,
-    turns: int = 6,
-    lloyd_steps: int = LLOYD_STEPS,
+    rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, turns: int = 6
 ) -> CenterPath:
     """Return clusterings from splits up, then merges down and splits up while an error falls.
 
@@ -84,12 +78,11 @@ def center_path(
     most : most clusters; there are fewer if fewer rows differ
     spherical : whether the center of a cluster is the direction of the sum of its rows
     turns : most ways down and up after the first way up; 0 for splits alone
-    lloyd_steps : most of Lloyd's steps after a split or a merge, at least 1
     """
     most = min(most, len(rows))
-    clusters = Clusters(rows, weights, most, spherical, lloyd_steps)
+    clusters = Clusters(rows, weights, most, spherical)
     if numba_support.AVAILABLE:
-        compiled = CompiledClusters(rows, weights, most, spherical, lloyd_steps)
+        compiled = CompiledClusters(rows, weights, most, spherical)
         if compiled.pay(turns):
             clusters = compiled
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
@@ -218,17 +211,11 @@ class Clusters:
     """Up to `most` clusters of rows, which steps change in place."""
 
     def __init__(
-        self,
-        rows: Float64Array,
-        weights: Float64Array,
-        most: int,
-        spherical: bool,
-        lloyd_steps: int = LLOYD_STEPS,
+        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool
     ) -> None:
         n, d = rows.shape
         room = most + 1
         self.rows, self.weights, self.spherical, self.most = rows, weights, spherical, most
-        self.lloyd_steps = lloyd_steps
         self.centers = np.zeros((room, d))
         self.masses, self.errors, self.gains = np.zeros(room), np.zeros(room), np.zeros(room)
         """(room,): weights or lengths of sums, squared errors, falls by halving, -1 if unknown."""
@@ -302,7 +289,7 @@ class Clusters:
         changed, moved = np.zeros((2, k), np.bool_)
         now = np.array(touched)
         changed[now] = True
-        for _ in range(self.lloyd_steps + 1):
+        for _ in range(LLOYD_STEPS + 1):
             moved[:] = False
             for c in now.tolist():
                 moved[c] = self.place(c)
@@ -411,14 +398,9 @@ class CompiledClusters(Clusters):
     """Clusters whose steps are compiled."""
 
     def __init__(
-        self,
-        rows: Float64Array,
-        weights: Float64Array,
-        most: int,
-        spherical: bool,
-        lloyd_steps: int = LLOYD_STEPS,
+        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool
     ) -> None:
-        super().__init__(rows, weights, most, spherical, lloyd_steps)
+        super().__init__(rows, weights, most, spherical)
         (n, d), room = rows.shape, most + 1
         self._data: Data = (rows, weights, spherical)
         scale = _scale(rows)
@@ -446,11 +428,11 @@ class CompiledClusters(Clusters):
         (n, d), most = self.rows.shape, self.most
         step = CALLS * CALL + n * (READ + d * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        return pays(walk, (*self._all, most, 1, 1, 1), work)
+        return pays(walk, (*self._all, most, 1, 1), work)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""
-        walk(*self._all, k, 0, 1, 0)
+        walk(*self._all, k, 0, 1)
 
     def grow(self, k: int, several: bool = False) -> list[Step]:
         """Halve the cluster that gains most, and refine, `several` times at once.
@@ -458,11 +440,11 @@ class CompiledClusters(Clusters):
         The last step may lead to no more clusters.
         """
         most = min(len(self._taken[0]), self.most - k) if several else 1
-        return self._steps(walk(*self._all, k, 1, most, self.lloyd_steps))
+        return self._steps(walk(*self._all, k, 1, most))
 
     def shrink(self, k: int) -> Step:
         """Merge the pair of clusters that costs the least, and refine."""
-        return self._steps(walk(*self._all, k, -1, 1, self.lloyd_steps))[0]
+        return self._steps(walk(*self._all, k, -1, 1))[0]
 
     def _steps(self, count: int) -> list[Step]:
         """Return the steps that were taken last."""

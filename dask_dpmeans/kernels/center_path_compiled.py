@@ -20,6 +20,9 @@ from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 ZERO: Any = np.int64(0)
 """Zero where a variable begins: Numba takes a literal for a type of its own."""
+LLOYD_STEPS = 4
+"""Most Lloyd's steps after a split or a merge.  Up to 50 took 1.6 times as long for a choice of 156 sets
+of rows, whose agreement with their labels was the same: a mean adjusted Rand index of .650."""
 SURELY = 4.0 * (1 + 1e-6)
 """A center that is squared this many times as far from the own center as the row is cannot win, ..."""
 TINY = 1e-290
@@ -522,12 +525,11 @@ def walk(
     k: int,
     way: int,
     most: int,
-    lloyd_steps: int,
 ) -> int:
     """Take up to `most` steps from k clusters, each of one more or one less, and note the clusters after each.
 
     Return how many were taken.  The way is 1 or -1, or 0 to give the rows to the centers as they
-    are.  A step that leads elsewhere is the last.  Up to `lloyd_steps` of Lloyd's follow each.
+    are.  A step that leads elsewhere is the last.
     """
     leaving, counts = buffers[0], lists[2]
     for step in range(most):
@@ -546,7 +548,7 @@ def walk(
                 _move(state, lists, marks, leaving, k + 1, (m, halved, k))
         if way < 1 or halved >= 0:
             clusters = (k + max(way, 0), m, joined)
-            after = _refine(data, state, lists, marks, buffers, clusters, abs(way) * lloyd_steps)
+            after = _refine(data, state, lists, marks, buffers, clusters, abs(way) * LLOYD_STEPS)
         _note(state, taken, step, after, halved)
         if after != k + way:
             return step + 1

@@ -13,7 +13,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.center_path import LLOYD_STEPS, CenterPath, center_path
+from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -47,8 +47,6 @@ points have intervals without a lower end."""
 TURNS = 1
 """Ways down by merges, and up again by splits, after the first splits.  On 18 sets, five more took
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
-ROUGH_STEPS = 3
-"""Lloyd's steps after each split where clusterings are found by splits alone."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER, MOST_CLOUD_ROWS = 2**10, 40, 40 * MOST_BY_ROWS
 """Most rows of a cloud, or most rows for each cluster if that is more, and most rows of any cloud."""
 MOST_DRAWN = 2**53
@@ -182,12 +180,11 @@ class Summary:
         n, d = self.rows.shape
         return max(self.most_tried, most_looked_at(int(min(n, self.count)), d))
 
-    def path(self, most: int, *, rough: bool = False) -> CenterPath:
-        """Return clusterings with up to `most` clusters, by splits alone if they may be rough."""
-        how = (0, ROUGH_STEPS) if rough else (TURNS, LLOYD_STEPS)
+    def path(self, most: int, turns: int = TURNS) -> CenterPath:
+        """Return clusterings with up to `most` clusters."""
         if self.length == 1:
-            return center_path(self.rows, self.weights, most, self.spherical, *how)
-        found = center_path(self.rows / self.length, self.weights, most, self.spherical, *how)
+            return center_path(self.rows, self.weights, most, self.spherical, turns)
+        found = center_path(self.rows / self.length, self.weights, most, self.spherical, turns)
         centers = tuple(self.length * each for each in found.centers)
         return CenterPath(self.length**2 * found.inertias, centers)
 
@@ -231,7 +228,7 @@ class Summary:
 
     def _figures(self, k: int, tried: int) -> Figures:
         """Return the logarithm of the share of the error that k clusters leave, and the best score."""
-        path = self.path(min(tried, len(self.rows)), rough=True)
+        path = self.path(min(tried, len(self.rows)), turns=0)
         scores = map(score, self.candidates(path, tried, intervals_of(path)))
         left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
         return math.log(max(left, FLOOR)), max(scores, default=0.0)

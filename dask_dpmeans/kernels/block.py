@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
 Rows = npt.NDArray[np.floating[Any]]
+Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.intp]

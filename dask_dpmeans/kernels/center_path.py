@@ -43,6 +43,8 @@ for each of its columns at most; and numbers for a row in the steps of few clust
 1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
+MOST_EXPONENT = 1000
+"""Bounds are at most 2 to the power of this times the distances."""
 AHEAD = 2**16
 """Most numbers in the centers of steps that are taken in one call."""
 
@@ -383,6 +385,15 @@ def _distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
     return squared
 
 
+def _scale(rows: Float64Array) -> float:
+    """Return a power of two that makes the widest of rows, (n, d), about 1; 0 without one."""
+    with np.errstate(over="ignore"):
+        widest = math.sqrt(squared_norms(np.ptp(rows, axis=0)[np.newaxis])[0])
+    if not 0 < widest < math.inf:
+        return 0.0
+    return math.ldexp(1.0, min(-math.frexp(widest)[1], MOST_EXPONENT))
+
+
 class CompiledClusters(Clusters):
     """Clusters whose steps are compiled."""
 
@@ -392,8 +403,10 @@ class CompiledClusters(Clusters):
         super().__init__(rows, weights, most, spherical)
         (n, d), room = rows.shape, most + 1
         self._data: Data = (rows, weights, spherical)
-        known = np.zeros((n, room if d >= BOUNDED and n * room <= MOST_BOUNDS else 0))
-        self._bounds: Bounds = known, np.zeros(room), np.arange(room)
+        scale = _scale(rows)
+        bounded = d >= BOUNDED and n * room <= MOST_BOUNDS and scale > 0
+        known = np.zeros((n, room if bounded else 0), np.float32)
+        self._bounds: Bounds = known, np.zeros(room), np.arange(room), scale
         numbers = self.centers, self.masses, self.errors, self.gains
         state: State = (*numbers, self.labels, self.squared, self._bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))

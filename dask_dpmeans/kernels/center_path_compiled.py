@@ -14,23 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import BoolArray, Float32Array, Float64Array, Int64Array
 from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, halve, pair_cost
 from dask_dpmeans.kernels.numba_support import compile_loop, compile_part
 
 ZERO: Any = np.int64(0)
 """Zero where a variable begins: Numba takes a literal for a type of its own."""
-LLOYD_STEPS = 50
-"""Most Lloyd's steps after a split or a merge."""
+LLOYD_STEPS = 4
+"""Most Lloyd's steps after a split or a merge.  Up to 50 took 1.6 times as long for a choice of 156 sets
+of rows, whose agreement with their labels was the same: a mean adjusted Rand index of .650."""
 SURELY = 4.0 * (1 + 1e-6)
 """A center that is squared this many times as far from the own center as the row is cannot win, ..."""
 TINY = 1e-290
 """... nor tie, if its squared distance is greater than this, too: underflow is far below."""
 SLACK = 1e-9
 """Share of a distance by which a bound of it is lowered: rounding errors are far below."""
-Bounds = tuple[Float64Array, Float64Array, Int64Array]
+ROUNDED, LEAST_BOUND = 2e-7, 1e-30
+"""Share by which a number is above what it was before it became a float32, and the least bound that
+counts: of lesser ones, the share may be greater."""
+Bounds = tuple[Float32Array, Float64Array, Int64Array, float]
 """Distances when they were computed, plus the way that the center had moved by then, (n, room), or
-(n, 0) if none are kept; the ways that centers have moved, (room,); the column of each, (room,)."""
+(n, 0) if none are kept; the ways that centers have moved, (room,); the column of each, (room,); what
+all are multiplied by, a power of two that makes them about 1.
+
+As float32 they take half the memory, and a path of 5,000 rows in 20 columns .6 to .8 of the time."""
 State = tuple[
     Float64Array, Float64Array, Float64Array, Float64Array, Int64Array, Float64Array, Bounds
 ]
@@ -63,13 +70,13 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
 @compile_part
 def _note_way(state: State, c: int, target: Float64Array) -> None:
     """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
-    centers, (known, moved, columns) = state[0], state[6]
+    centers, (known, moved, columns, scale) = state[0], state[6]
     if not known.shape[1]:
         return
     squared = 0.0
     for j in range(len(target)):
         squared += (target[j] - centers[c, j]) * (target[j] - centers[c, j])
-    moved[columns[c]] += math.sqrt(squared) * (1 + SLACK)
+    moved[columns[c]] += math.sqrt(squared) * scale * (1 + SLACK)
 
 
 @compile_part
@@ -226,9 +233,12 @@ def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffe
 @compile_part
 def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
     """Return whether the squared distance of a row and a center is surely above `least`."""
-    known, moved, columns = bounds
-    bound = known[i, columns[c]] * (1 - SLACK) - moved[columns[c]]
-    return bool(bound > 0 and bound * bound > least * (1 + SLACK) + TINY)
+    known, moved, columns, scale = bounds
+    bound = known[i, columns[c]] * (1 - ROUNDED) - moved[columns[c]]
+    if not bound > LEAST_BOUND:
+        return False
+    bound /= scale
+    return bool(bound * bound > least * (1 + SLACK) + TINY)
 
 
 @compile_part
@@ -238,7 +248,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     pool, starts, counts, _, reach = lists
     moved, changed, _ = marks
     leaving, near, listed, apart = buffers[0], buffers[2], buffers[3], buffers[4]
-    known, ways, columns = state[6]
+    known, ways, columns, scale = state[6]
     found, n_moved, bounded = 0, 0, known.shape[1] > 0
     for c in range(k):
         changed[c] = False
@@ -265,7 +275,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
                     continue
                 distance = _squared(rows, i, centers, c)
                 if bounded:
-                    known[i, columns[c]] = math.sqrt(distance) + ways[columns[c]]
+                    known[i, columns[c]] = math.sqrt(distance) * scale + ways[columns[c]]
                 if distance < least or (distance == least and c < best):
                     best, least = c, distance
             if best != a:
@@ -279,7 +289,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
 @compile_part
 def _drop_empty(state: State, lists: Lists, k: int) -> int:
     """Drop clusters without rows, and return the number of the others."""
-    centers, masses, errors, gains, labels, _, (_, _, columns) = state
+    centers, masses, errors, gains, labels, _, (_, _, columns, _) = state
     pool, starts, counts, _, reach = lists
     kept = 0
     for c in range(k):
@@ -444,7 +454,7 @@ def _open(
     state: State, lists: Lists, halves: Halves, leaving: Int64Array, best: int, k: int
 ) -> int:
     """Open cluster k for the rows that leave a halved one, (n,), and return how many they are."""
-    centers, (known, _, columns), (pool, starts, counts, _, _) = state[0], state[6], lists
+    centers, (known, _, columns, _), (pool, starts, counts, _, _) = state[0], state[6], lists
     m: int = ZERO
     for place in range(starts[best], starts[best] + counts[best]):
         leaving[m] = pool[place]

@@ -123,10 +123,12 @@ def test_extreme_rows(rows, spherical, inertias):
     st.booleans(),
     st.sampled_from([1, 50, 2**20]),
     st.sampled_from([1, 200, 2**16]),
+    st.sampled_from([1.0, 1e-160, 1e-45, 1e-20, 1e38, 1e150]),
 )
-def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once, ahead):
-    """However many steps are taken in one call."""
+def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once, ahead, unit):
+    """However many steps are taken in one call, and for any unit: bounds of distances are float32."""
     rows, weights, most, spherical = problem
+    rows = rows if spherical else rows * unit
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.kernels.center_path.AHEAD", ahead)
         patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)

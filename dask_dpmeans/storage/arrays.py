@@ -22,14 +22,9 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 
-<<<<<<< HEAD
-from dask_dpmeans.errors import CorruptStoreError, InputError, reason_of
+from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_connection, reason_of
 from dask_dpmeans.storage import one_chunk
 from dask_dpmeans.storage.array_spec import DIGEST_BYTES, Digests
-=======
-from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_connection, reason_of
-from dask_dpmeans.storage.array_spec import DIGEST_BYTES, TABLES, Digests
->>>>>>> users55
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.one_chunk import EVERY_CHUNK, METADATA, ZSTD
 

@@ -51,23 +51,33 @@ AHEAD = 2**16
 
 @dataclass(frozen=True)
 class CenterPath:
-    """The best clusterings found with 1, 2, ..., K clusters, none of them empty."""
+    """The best clusterings found with 1, 2, ..., K clusters, or some of these numbers, none of them empty."""
 
     inertias: Float64Array
-    """(K,), squared errors of the rows at their nearest centers; each is lower than the one before.
+    """(m,), squared errors of the rows at their nearest centers; each is lower than the one before.
 
     The error of a cluster is summed in row order, and `math.fsum` adds the clusters."""
     centers: tuple[Float64Array, ...]
-    """K arrays (k, d)."""
+    """m arrays (k, d)."""
+
+    @property
+    def largest(self) -> int:
+        """The greatest number of clusters."""
+        return len(self.centers[-1])
 
     def best(self, penalty: float) -> Float64Array:
         """Return the centers, (k, d), that cost least at a penalty, the fewest among equals."""
-        costs = self.inertias + penalty * np.arange(1, len(self.inertias) + 1)
+        costs = self.inertias + penalty * np.array([len(each) for each in self.centers])
         return self.centers[int(costs.argmin())]
 
 
 def center_path(
-    rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, turns: int = 6
+    rows: Float64Array,
+    weights: Float64Array,
+    most: int,
+    spherical: bool = False,
+    turns: int = 6,
+    stride: int = 0,
 ) -> CenterPath:
     """Return clusterings from splits up, then merges down and splits up while an error falls.
 
@@ -78,6 +88,7 @@ def center_path(
     most : most clusters; there are fewer if fewer rows differ
     spherical : whether the center of a cluster is the direction of the sum of its rows
     turns : most ways down and up after the first way up; 0 for splits alone
+    stride : if not 0, one cluster in so many is halved at once, and there are splits alone
     """
     most = min(most, len(rows))
     clusters = Clusters(rows, weights, most, spherical)
@@ -87,6 +98,9 @@ def center_path(
             clusters = compiled
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
         search = _Search(clusters)
+        if stride:
+            search.leap_up(stride)
+            return search.path()
         search.go_up()
         fell = True
         for turn in range(turns):
@@ -147,6 +161,15 @@ class _Search:
             k += 1
         return fell
 
+    def leap_up(self, stride: int) -> None:
+        """Halve one in so many clusters at once, until there are no more."""
+        k, after = 0, 1
+        while k < after < self.clusters.most:
+            k = after
+            step = self.clusters.split(k, min(max(1, k // stride), self.clusters.most - k))
+            self._keep(step)
+            after = step.k
+
     def go_down(self) -> bool:
         """Take the step down from each that is new, and return whether an error fell."""
         fell = False
@@ -159,10 +182,11 @@ class _Search:
 
     def path(self) -> CenterPath:
         """Return the clusterings up to the first that is no better than the one before."""
-        k = 1
-        while k + 1 in self.best and self.best[k + 1].inertia < self.best[k].inertia:
-            k += 1
-        found = [self.best[number] for number in range(1, k + 1)]
+        found = list[_Best]()
+        for k in sorted(self.best):
+            if found and not self.best[k].inertia < found[-1].inertia:
+                break
+            found.append(self.best[k])
         inertias = np.array([each.inertia for each in found])
         return CenterPath(inertias, tuple(each.centers for each in found))
 
@@ -249,13 +273,24 @@ class Clusters:
 
         The last step may lead to no more clusters.
         """
+        return [self.split(k, 1)]
+
+    def split(self, k: int, count: int) -> Step:
+        """Halve the clusters that gain most, `count` of k, and refine; fewer if no more gain."""
         self._find_gains(np.flatnonzero(self.gains[:k] < 0).tolist())
-        best = int(self.gains[:k].argmax())
-        if not self.gains[best] > 0:
-            return [self.step(k)]
-        self.centers[k] = self.centers[best]
-        self.labels[(self.labels == best) & self.sides] = k
-        return [self.step(self.refine(k + 1, best, k), best)]
+        touched = list[int]()
+        for new in range(k, k + count):
+            best = int(self.gains[:new].argmax())
+            if not self.gains[best] > 0:
+                break
+            self.centers[new] = self.centers[best]
+            self.labels[(self.labels == best) & self.sides] = new
+            self.gains[best] = self.gains[new] = 0.0
+            touched += [best, new]
+        if not touched:
+            return self.step(k)
+        k += len(touched) // 2
+        return self.step(self.refine(k, *touched), touched[-2])
 
     def _find_gains(self, clusters: list[int]) -> None:
         """Find the gains of halving clusters; those that are known are looked up."""
@@ -441,6 +476,10 @@ class CompiledClusters(Clusters):
         """
         most = min(len(self._taken[0]), self.most - k) if several else 1
         return self._steps(walk(*self._all, k, 1, most))
+
+    def split(self, k: int, count: int) -> Step:
+        """Halve the clusters that gain most, `count` of k, and refine; fewer if no more gain."""
+        return self._steps(walk(*self._all, k, count, 1))[0]
 
     def shrink(self, k: int) -> Step:
         """Merge the pair of clusters that costs the least, and refine."""

@@ -451,11 +451,13 @@ def _best_halved(data: Data, state: State, lists: Lists, halves: Halves, k: int)
 
 @compile_part
 def _open(
-    state: State, lists: Lists, halves: Halves, leaving: Int64Array, best: int, k: int
+    state: State, lists: Lists, halves: Halves, leaving: Int64Array, m: int, best: int, k: int
 ) -> int:
-    """Open cluster k for the rows that leave a halved one, (n,), and return how many they are."""
+    """Open cluster k for the rows that leave a halved one, and return how many leave then.
+
+    They are listed after the first m of (n,).
+    """
     centers, (known, _, columns, _), (pool, starts, counts, _, _) = state[0], state[6], lists
-    m: int = ZERO
     for place in range(starts[best], starts[best] + counts[best]):
         leaving[m] = pool[place]
         m += halves[0][pool[place]]
@@ -480,26 +482,19 @@ def _list_rows(lists: Lists, c: int, leaving: Int64Array) -> int:
 
 @compile_part
 def _move(
-    state: State,
-    lists: Lists,
-    marks: Marks,
-    leaving: Int64Array,
-    k: int,
-    move: tuple[int, int, int],
+    state: State, lists: Lists, marks: Marks, leaving: Int64Array, move: tuple[int, int, int, int]
 ) -> None:
-    """Give the first rows that leave, (n,), other labels.
+    """Give rows that leave, (n,), other labels; the clusters gain nothing by splits until they are placed.
 
-    `move` are their number, and from which of k clusters to which they move.
+    `move` are the places of the first and after the last, and from which cluster to which they move.
     """
     gains, labels, counts, (moved, changed, _) = state[3], state[4], lists[2], marks
-    m, old, new = move
-    for row in range(m):
+    first, end, old, new = move
+    for row in range(first, end):
         labels[leaving[row]] = new
-    for c in range(k):
-        moved[c] = changed[c] = False
-    moved[old], moved[new] = m < counts[old], m + counts[new] > 0
+    moved[old], moved[new] = end - first < counts[old], end - first + counts[new] > 0
     changed[old] = changed[new] = True
-    gains[old] = gains[new] = -1.0
+    gains[old] = gains[new] = 0.0
 
 
 @compile_part
@@ -526,29 +521,34 @@ def walk(
     way: int,
     most: int,
 ) -> int:
-    """Take up to `most` steps from k clusters, each of one more or one less, and note the clusters after each.
+    """Take up to `most` steps from k clusters, and note the clusters after each.
 
-    Return how many were taken.  The way is 1 or -1, or 0 to give the rows to the centers as they
-    are.  A step that leads elsewhere is the last.
+    Return how many were taken.  The way of a step is the number of clusters that are halved, or -1 to
+    merge two, or 0 to give the rows to the centers as they are.  A step that leads elsewhere is the last.
     """
-    leaving, counts = buffers[0], lists[2]
+    leaving, counts, (moved, changed, _) = buffers[0], lists[2], marks
     for step in range(most):
         m: int = ZERO
+        opened: int = ZERO
         after, halved, joined = k, ZERO - 1, False
+        for c in range(k + max(way, 0)):
+            moved[c] = changed[c] = False
         if way == 0:
             _restore(data, state, lists, marks, k)
         elif way < 0:
             target, emptied = _cheapest_pair(state[0], state[1], data[2], k)
             m, joined = _list_rows(lists, emptied, leaving), counts[target] > 0
-            _move(state, lists, marks, leaving, k, (m, emptied, target))
-        else:
-            halved = _best_halved(data, state, lists, halves, k)
-            if halved >= 0:
-                m = _open(state, lists, halves, leaving, halved, k)
-                _move(state, lists, marks, leaving, k + 1, (m, halved, k))
-        if way < 1 or halved >= 0:
-            clusters = (k + max(way, 0), m, joined)
-            after = _refine(data, state, lists, marks, buffers, clusters, abs(way) * LLOYD_STEPS)
+            _move(state, lists, marks, leaving, (ZERO, m, emptied, target))
+        while opened < way:
+            halved = _best_halved(data, state, lists, halves, k + opened)
+            if halved < 0:
+                break
+            end = _open(state, lists, halves, leaving, m, halved, k + opened)
+            _move(state, lists, marks, leaving, (m, end, halved, k + opened))
+            m, opened = end, opened + 1
+        if way < 1 or opened:
+            clusters = (k + opened, m, joined)
+            after = _refine(data, state, lists, marks, buffers, clusters, LLOYD_STEPS if way else 0)
         _note(state, taken, step, after, halved)
         if after != k + way:
             return step + 1

@@ -75,6 +75,31 @@ def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, turns)
     assert all(below < above for above, below in pairwise(path.inertias.tolist()))
 
 
+@given(problems(), st.integers(1, 5))
+def test_several_clusters_are_halved_at_once(problem, stride):
+    """Errors belong to the centers, and of k clusters one in so many is halved, until none gains."""
+    rows, weights, most, spherical = problem
+    path = center_path(rows, weights, most, spherical, stride=stride)
+    numbers = [len(centers) for centers in path.centers]
+    assert path.largest == numbers[-1] <= min(most, len(np.unique(rows, axis=0)))
+    for k, after, inertia, centers in zip(
+        numbers, [*numbers[1:], math.inf], path.inertias, path.centers, strict=True
+    ):
+        labels, squared = nearest(rows, centers)
+        assert inertia == error_of(rows, weights, labels, squared, k)
+        assert after == math.inf or k < after <= k + max(1, k // stride)
+    assert all(below < above for above, below in pairwise(path.inertias.tolist()))
+    assert path.best(0.0) is path.centers[-1]
+
+
+def test_rows_apart_are_found_by_leaps():
+    """One in two of up to 9 clusters is halved; of 13, only two have several of the 16 rows."""
+    rows = np.arange(16.0)[:, np.newaxis] ** 2
+    path = center_path(rows, np.ones(16), 20, stride=2)
+    assert [len(centers) for centers in path.centers] == [1, 2, 3, 4, 6, 9, 13, 15, 16]
+    assert path.inertias[-1] == 0.0
+
+
 KINDS_OF_CLUSTERS = (Clusters, CompiledClusters) if numba_support.AVAILABLE else (Clusters,)
 
 
@@ -124,20 +149,23 @@ def test_extreme_rows(rows, spherical, inertias):
     st.sampled_from([1, 50, 2**20]),
     st.sampled_from([1, 200, 2**16]),
     st.sampled_from([1.0, 1e-160, 1e-45, 1e-20, 1e38, 1e150]),
+    st.sampled_from([0, 0, 1, 3]),
 )
-def test_compiled_loops_return_the_same_bytes(problem, turns, bounded, at_once, ahead, unit):
+def test_compiled_loops_return_the_same_bytes(
+    problem, turns, bounded, at_once, ahead, unit, stride
+):
     """However many steps are taken in one call, and for any unit: bounds of distances are float32."""
     rows, weights, most, spherical = problem
     rows = rows if spherical else rows * unit
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.kernels.center_path.AHEAD", ahead)
         patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)
-        first = center_path(rows, weights, most, spherical, turns)
+        first = center_path(rows, weights, most, spherical, turns, stride)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
         patch.setattr("dask_dpmeans.kernels.center_path.DISTANCES_AT_ONCE", at_once)
         patch.setattr("dask_dpmeans.kernels.halves.HALVED_AT_ONCE", at_once)
-        second = center_path(rows, weights, most, spherical, turns)
+        second = center_path(rows, weights, most, spherical, turns, stride)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
 

@@ -31,7 +31,7 @@ from dask_dpmeans.methods.dpmeans.near_rows import SmallClustersFit, SmallCluste
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
 from dask_dpmeans.methods.dpmeans.summary import (
     FEWEST_TRIED,
-    TURNS,
+    LOOK_STRIDE,
     ChoiceParameters,
     check_room,
     choice_summary,
@@ -341,12 +341,12 @@ class IntervalsJob:
         most = self.most or summary.most_tried
         if self.further:
             most = summary.most_looked_at if summary.most_looked_at > most else 1
-        path = summary.path(most, turns=0 if self.further else TURNS)
+        path = summary.path(most, stride=LOOK_STRIDE if self.further else 0)
         intervals = intervals_of(path)
         one, ranked = interval_of_one(path, intervals), summary.candidates(path, most, intervals)
         centers = {each.n_clusters: path.best(each.middle) for each in [one, *ranked[:MOST_CLOSE]]}
         return TriedIntervals(
-            n_tried=len(path.inertias),
+            n_tried=path.largest,
             largest=summary.largest(path, most),
             n_rows=len(summary.rows),
             one=one,

@@ -22,6 +22,13 @@ STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
 
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 """Errors of these packages if there are no credentials; a later try has none either."""
+NO_CONNECTION = (
+    "ClientConnectorError",
+    "ClientConnectorDNSError",
+    "ConnectionRefusedError",
+    "EndpointConnectionError",
+)
+"""Errors of these packages, or of Python, if nothing listens at an address, or no host has its name."""
 CREDENTIALS = (
     "give the credentials of the store in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for "
     "S3; public data needs the storage option anon=true"
@@ -32,15 +39,6 @@ CREDENTIALS = (
 def of_store(error: BaseException | None) -> bool:
     """Return whether a store or a disk did not respond or refused; a later try may succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
-
-
-NO_CONNECTION = (
-    "ClientConnectorError",
-    "ClientConnectorDNSError",
-    "ConnectionRefusedError",
-    "EndpointConnectionError",
-)
-"""Errors of these packages, or of Python, if nothing listens at an address, or no host has its name."""
 
 
 def lacks_connection(error: BaseException | None) -> bool:

@@ -14,6 +14,7 @@ from dask_dpmeans.api.description import describe_estimator, fingerprint, reques
 from dask_dpmeans.api.grid_arrays import describe_grid, write_grid
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.api.resuming import is_complete, resumed_request, seed_for, starting_point
+from dask_dpmeans.engine.checkpoints import SAVE_EVERY
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
 from dask_dpmeans.errors import NOT_CONVERGED, InputError, warn
@@ -247,8 +248,11 @@ class Commits:
             self.listeners.on_progress(progress)
         return False
 
-    def commit(self, *, keep_checkpoints: bool = False) -> None:
-        """Commit the last step, if it is not committed yet."""
+    def commit(self) -> None:
+        """Commit the last step, if it is not committed yet.
+
+        A short one keeps checkpoints in a remote store: it may be repeated, and they of the next step.
+        """
         progress, self.pending = self.pending, None
         if progress is not None:
             self.lock.check()
@@ -259,7 +263,8 @@ class Commits:
                 progress.converged,
                 self.lock.owner,
                 self.run,
-                keep_checkpoints=keep_checkpoints,
+                keep_checkpoints=self.store.location.remote
+                and progress.history[-1].seconds < SAVE_EVERY,
             )
         self.since = perf_counter()
 
@@ -270,7 +275,7 @@ class Commits:
             yield
         except BaseException:
             with suppress(Exception):  # the reason of the stop counts
-                self.commit(keep_checkpoints=True)  # of the step that did not end
+                self.commit()
             raise
         self.commit()
 

@@ -206,7 +206,7 @@ def _is_read_only(error: BaseException) -> bool:
 def way_in(error: BaseException) -> str:
     """Return what to do if an error says that a file or a folder is closed to the user."""
     if _is_read_only(error):
-        return "nothing can be written there: give another place"
+        return "nothing can be written there: make it writable, or give another place"
     return (
         "this user may not read it, or write there: change its permissions, or give another place"
     )

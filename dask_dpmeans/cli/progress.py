@@ -80,7 +80,7 @@ class Progress:
         self._lines = Lines(self)
 
     def step(self, number: int, record: Record, n_rows: int) -> None:
-        """Report a committed step."""
+        """Report a step that has ended."""
         with self._lock:
             self.last_result = self.pace.describe(record, n_rows, number)
             self.output_time = monotonic()

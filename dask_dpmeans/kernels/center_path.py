@@ -43,8 +43,6 @@ for each of its columns at most; and numbers for a row in the steps of few clust
 1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
-MOST_EXPONENT = 1000
-"""Bounds are at most 2 to the power of this times the distances."""
 AHEAD = 2**16
 """Most numbers in the centers of steps that are taken in one call."""
 
@@ -58,7 +56,7 @@ class CenterPath:
 
     The error of a cluster is summed in row order, and `math.fsum` adds the clusters."""
     centers: tuple[Float64Array, ...]
-    """m arrays (k, d)."""
+    """m arrays (k, d): averages of their rows, unless the last of Lloyd's steps moved rows."""
 
     @property
     def largest(self) -> int:
@@ -317,9 +315,10 @@ class Clusters:
         return self.step(self.refine(self._drop_empty(k), p))
 
     def refine(self, k: int, *touched: int) -> int:
-        """Place the touched of k clusters, and take Lloyd's steps until no row moves.
+        """Place the touched of k clusters, and take Lloyd's steps until no row moves, or as many as may be.
 
-        Return the number of clusters with rows.
+        After the last of these the rows are at their nearest centers, which may not be their averages
+        yet.  Return the number of clusters with rows.
         """
         changed, moved = np.zeros((2, k), np.bool_)
         now = np.array(touched)
@@ -426,7 +425,7 @@ def _scale(rows: Float64Array) -> float:
         widest = math.sqrt(squared_norms(np.ptp(rows, axis=0)[np.newaxis])[0])
     if not 0 < widest < math.inf:
         return 0.0
-    return math.ldexp(1.0, min(-math.frexp(widest)[1], MOST_EXPONENT))
+    return math.ldexp(1.0, -math.frexp(widest)[1])
 
 
 class CompiledClusters(Clusters):

@@ -235,7 +235,7 @@ def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
     """Return whether the squared distance of a row and a center is surely above `least`."""
     known, moved, columns, scale = bounds
     bound = known[i, columns[c]] * (1 - ROUNDED) - moved[columns[c]]
-    if not bound > LEAST_BOUND:
+    if not LEAST_BOUND < bound < np.inf:  # a float32 may have overflowed
         return False
     bound /= scale
     return bool(bound * bound > least * (1 + SLACK) + TINY)

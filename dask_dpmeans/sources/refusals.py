@@ -396,7 +396,7 @@ def no_numbers(
         ways.append("turn durations into numbers, such as days")
     if {"Struct", "Object"} & kinds:
         ways.append("make a column of each field of a struct")
-    others = [column for column, kind in columns.items() if kind not in TIMES]
+    others = [column for column, kind in columns.items() if kind not in (*TIMES, "Struct")]
     if others:
         ways.append(
             f"count {'it' if len(others) == 1 else 'them'} as {categories_of(others)}, or encode "

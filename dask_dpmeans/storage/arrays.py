@@ -250,8 +250,10 @@ def attributes_of(place: Place) -> dict[str, Any]:
 def _group_attributes(place: Place) -> dict[str, Any]:
     """Return the attributes of a group; an error of `MALFORMED` if there is something else."""
     if not isinstance(place, Location):
-        group = zarr.open_group(place, mode="r", zarr_format=3, use_consolidated=False)
-        return dict(group.attrs)  # metadata of members would be parsed with each question
+        group = zarr.open_group(
+            place, mode="r", zarr_format=3, use_consolidated=False
+        )  # metadata of members would be parsed with each question
+        return dict(group.attrs)
     metadata = json.loads((place / METADATA).read())
     if (metadata["node_type"], metadata["zarr_format"]) != ("group", 3):
         raise ValueError("not a group")
@@ -259,10 +261,7 @@ def _group_attributes(place: Place) -> dict[str, Any]:
 
 
 def write_root(
-    place: Location,
-    attributes: dict[str, Any],
-    names: Iterable[str],
-    known: Mapping[str, bytes] | None = None,
+    place: Location, attributes: dict[str, Any], names: Iterable[str], written: Mapping[str, bytes]
 ) -> None:
     """Write the signed metadata of a group, in one write.
 
@@ -271,12 +270,12 @@ def write_root(
 
     Parameters
     ----------
-    known : files of metadata by their paths in the group; others are read
+    written : files that were written, by their paths in the group; other metadata is read
     """
-    files = dict(known or {})
-    paths = [f"{name}/{METADATA}" for name in names]
-    files |= place.read_files(path for path in paths if path not in files)
-    members = {path.removesuffix(f"/{METADATA}"): json.loads(files[path]) for path in paths}
+    members: dict[str, Any] = {}
+    for name in names:
+        file = f"{name}/{METADATA}"
+        members[name] = json.loads(written[file] if file in written else (place / file).read())
     for path, metadata in members.items():
         if metadata["node_type"] == "group":
             members[path] = one_chunk.group_file(metadata["attributes"], {})

@@ -219,11 +219,13 @@ class Location:
                     found[name] = (self / name).read()
             return found
         fs, where = self.files()
-        paths = {f"{where.rstrip('/')}/{name}": name for name in names}
-        contents = fs.cat(list(paths), on_error="return") if paths else {}
-        for path, content in contents.items():
-            if path in paths and isinstance(content, bytes):
-                found[paths[path]] = content
+        wanted = list(names)
+        paths = [f"{where.rstrip('/')}/{name}" for name in wanted]
+        whole = [None] * len(paths)
+        contents = fs.cat_ranges(paths, whole, whole)  # `cat` takes brackets for patterns
+        for name, content in zip(wanted, contents, strict=True):
+            if isinstance(content, bytes):
+                found[name] = content
         return found
 
     def write_files(self, contents: Mapping[str, bytes]) -> None:

@@ -176,7 +176,8 @@ class Output:
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""
-        arrays.create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
+        mark = {MARKER: dict(attributes), "run": uuid4().hex}
+        arrays.write_root(self / STEPS, mark, (), {})
 
     def request(self) -> manifest.Manifest:
         """Return the request that `begin` was given."""
@@ -276,7 +277,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     grid = {"arrays": output.grid_arrays()}
     described = {"format": manifest.FORMAT, "kind": kind, "grid": grid}
     mark: dict[str, Any] = {MARKER: described, "run": uuid4().hex, "removed": True}
-    arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
+    arrays.write_root(output / STEPS, mark, (), {})  # from here on no step counts
     output.unfinish()
     output.location.remove(_without_mark(entries))
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]

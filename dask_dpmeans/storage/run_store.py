@@ -85,7 +85,7 @@ class RunStore(Output):
         with only_job(self.location):
             if self.finished():
                 attributes = {"format": FORMAT, **fields, "of": self._last_step()}
-                arrays.write_root(self / BOUND, {MARKER: attributes}, ())
+                arrays.write_root(self / BOUND, {MARKER: attributes}, (), {})
                 self.steps.remove_checkpoints()
 
     def _last_step(self) -> list[Any]:

@@ -111,8 +111,8 @@ class Choice:
     clouds of the same covariance, or independent columns with one mode each.  There are clusters if it
     is at least `EVIDENCE`, or if they lie `apart`; 0 if halves agree so little that it could not be."""
     tried: int
-    """Numbers of clusters from 1 to this were tried, those far above `largest` by splits alone; of more
-    clusters, a part of the rows chose."""
+    """Numbers of clusters from 1 to this were tried, those far above `largest` in steps of a twentieth,
+    by splits alone; of more clusters, a part of the rows chose."""
     largest: int
     """Numbers of clusters up to this were compared; of larger ones none stands out, or they were
     compared with too few.  It is the chosen number if a part of the rows chose."""

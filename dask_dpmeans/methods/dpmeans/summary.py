@@ -209,7 +209,8 @@ class Summary:
         found = path.largest
         if found < tried and path.inertias[-1] <= FLOOR * path.inertias[0]:  # no more rows differ
             return int(self.count / 2)
-        return int(REFINED * found)
+        limit = int(REFINED * found)
+        return next(k for k in map(len, path.centers) if k >= limit)
 
     def evidence(self, k: int) -> float:
         """Return by how many standard deviations k clusters of the rows differ from clouds.

@@ -63,8 +63,8 @@ RUNS_CODE = {"pickle"}
 def open_node(place: Location) -> "zarr.Array[Any] | zarr.Group":
     """Open the array, (...), or the group at a path or URL; retry if the store fails to answer.
 
-    There is no retry if nothing listens at its address: clients of object stores have tried for
-    seconds then, and five times as often took 57 s.
+    If nothing listens at its address, the client of an object store has tried for seconds: five times as
+    often took 57 s, and there is no retry.
     """
     for pause in PAUSES:
         try:
@@ -73,11 +73,16 @@ def open_node(place: Location) -> "zarr.Array[Any] | zarr.Group":
         except (*FINAL, *BAD_METADATA):
             raise
         except Exception as error:
-            if lacks_credentials(error) or lacks_connection(error):
+            if lacks_credentials(error) or _client_tried(error):
                 raise
             sleep(pause)
     _ask(place)
     return zarr.open(place.store(), mode="r")
+
+
+def _client_tried(error: Exception) -> bool:
+    """Return whether nothing listens at an address, and the client has tried more than once."""
+    return lacks_connection(error) and not isinstance(error, OSError)
 
 
 def _ask(place: Location) -> None:
@@ -321,7 +326,7 @@ def check_metadata_size(place: Location, name: str) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except Exception as error:  # opening it gives a better error
-            if lacks_connection(error):  # after a while
+            if _client_tried(error):  # but as late again
                 raise
             return
         if size is not None and size > MOST_METADATA:

@@ -59,7 +59,9 @@ def test_small_clusters_are_seen_and_a_part_has_whole_ones(
     rows, labels = balls(k, 30, d, seed % 1000, uneven)
     found = look(rows, seed)
     assert found is not None
-    assert k <= len(found.centers) <= 1.08 * k  # 60 draws gave up to 1.038 k, one of many 1.053 k
+    assert (
+        k <= len(found.centers) <= 1.08 * k
+    )  # 60 draws gave up to 1.038 k; a seed of 2616 gives 1.053 k
     assert 512 < found.part.sum() <= 1024
     inside, sizes = np.bincount(labels[found.part], minlength=k), np.bincount(labels)
     assert ((inside > 0) & (inside < sizes)).sum() <= 0.1 * (inside > 0).sum()

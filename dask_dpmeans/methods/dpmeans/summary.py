@@ -12,7 +12,7 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
@@ -130,13 +130,29 @@ class ChoiceParameters:
         given = np.ones(len(values)) if rows.weights is None else rows.weights
         order = np.argsort(values[:, 0])
         if (np.diff(values[order, 0]) > 0).all():  # no row equals another: this is faster
-            values, weights = values[order], given[order].astype(np.float64)
+            values, weights, copies = values[order], given[order].astype(np.float64), None
         else:
             values, numbers = np.unique(values, axis=0, return_inverse=True)
-            weights = np.bincount(numbers.ravel(), given).astype(np.float64)
-        return Summary(
-            np.ascontiguousarray(values), weights, self.spherical, self.seed, self.length
-        )
+            copies = Copies(numbers.ravel(), given.astype(np.float64), len(values))
+            weights = copies.weights_of(slice(None))
+        values = np.ascontiguousarray(values)
+        return Summary(values, weights, self.spherical, self.seed, self.length, copies)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Rows as they were given, of which some are equal."""
+
+    places: Int64Array
+    """(m,), which of the different rows each is."""
+    weights: Float64Array
+    """(m,), > 0."""
+    n: int
+    """Number of different rows."""
+
+    def weights_of(self, some: BoolArray | slice) -> Float64Array:
+        """Return the weight of some, selected by (m,), at each of the different rows, (n,)."""
+        return np.bincount(self.places[some], self.weights[some], self.n).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -152,6 +168,8 @@ class Summary:
     seed: int
     length: float = 1.0
     """Length of rows and centers, if centers are directions."""
+    copies: Copies | None = None
+    """The rows as they were given; None if they all differ."""
 
     @property
     def count(self) -> float:
@@ -159,10 +177,10 @@ class Summary:
 
         Otherwise the effective number of Kish 1965: as many equal weights vary as little.
         """
-        weight = float(self.weights.sum())
         if self._counted:
-            return weight
-        return weight**2 / float((self.weights**2).sum())
+            return float(self.weights.sum())
+        weights = self.weights if self.copies is None else self.copies.weights
+        return float(weights.sum()) ** 2 / float((weights**2).sum())
 
     @cached_property
     def _counted(self) -> bool:
@@ -261,14 +279,20 @@ class Summary:
         random, n = stream(self.seed, Stream.HALVES, number), len(self.rows)
         if self._drawn:
             first = random.binomial(self.weights.astype(np.int64), 0.5).astype(np.float64)
+            parts = first, self.weights - first
+        elif self.copies is None:
+            side = random.permutation(n) < n / 2
+            parts = np.where(side, self.weights, 0.0), np.where(side, 0.0, self.weights)
         else:
-            first = np.where(random.permutation(n) < n / 2, self.weights, 0.0)
-        return [part for part in (first, self.weights - first) if part.any()]
+            m = len(self.copies.places)
+            side = random.permutation(m) < m / 2
+            parts = self.copies.weights_of(side), self.copies.weights_of(~side)
+        return [part for part in parts if part.any()]
 
     def fit_half(self, part: Float64Array, most: int) -> CenterPath:
         """Return clusters of the rows with some weight in a half, doubled."""
         some = part > 0
-        half = replace(self, rows=self.rows[some], weights=2 * part[some])
+        half = replace(self, rows=self.rows[some], weights=2 * part[some], copies=None)
         return half.path(min(most, len(half.rows)))
 
     def agreement(self, *fits: Float64Array, k: int) -> float:
@@ -280,8 +304,12 @@ class Summary:
         if len(fits) == 1:
             return 1.0
         first, second = (nearest(self.rows, Centers(each)).astype(np.int64) for each in fits)
-        copies = self.weights.astype(np.int64) if k == len(self.rows) and self._drawn else None
-        return count_label_pairs(first, second, copies).adjusted_rand
+        counts = None
+        if k == len(self.rows) and self._drawn:
+            counts = self.weights.astype(np.int64)
+        elif k == len(self.rows) and self.copies is not None:
+            counts = np.bincount(self.copies.places)
+        return count_label_pairs(first, second, counts).adjusted_rand
 
 
 def solutions_of(path: CenterPath) -> list[Solution]:

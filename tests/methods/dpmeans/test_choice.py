@@ -17,12 +17,13 @@ from sklearn.datasets import make_moons
 from strategies import seeds
 
 from dask_dpmeans.checks import format_beside
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import choose
 from dask_dpmeans.methods.dpmeans.clouds import CLEAR, CLOUDS, FEWEST_CLOUDS, UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.methods.dpmeans.summary import FLOOR, REFINED, Summary
+from dask_dpmeans.methods.dpmeans.summary import FLOOR, REFINED, ChoiceParameters, Summary
 from dask_dpmeans.sources import as_source
 
 
@@ -50,6 +51,28 @@ def summary_rows(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summar
     found = np.ones(len(rows)) if weights is None else np.asarray(weights, float)
     order = np.lexsort(rows.T[::-1])
     return Summary(np.ascontiguousarray(rows[order]), found[order], False, seed)
+
+
+@pytest.mark.parametrize("rare", [0, 1, 40])
+@pytest.mark.parametrize("unit", [1.0, 0.3])
+def test_few_different_rows_of_many_are_clusters(rare: int, unit: float) -> None:
+    """Of a coreset, and of weights that are no whole numbers, equal rows are drawn one by one."""
+    places = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [9.0, 1.0]])
+    rows = np.repeat(places, [4000, 4000, 4000, 4000, rare], axis=0)
+    found = chosen(rows, np.full(len(rows), unit))
+    assert found.n_clusters == (5 if rare else 4)
+    assert chosen(rows[::40], np.full(len(rows[::40]), unit)).n_clusters == 4 + bool(rare)
+
+
+def test_copies_of_a_row_go_to_halves_of_their_own() -> None:
+    rows = np.array([[0.0], [1.0], [0.0], [2.0]] * 50)
+    weights = np.linspace(0.5, 1.7, 200)
+    given = ChoiceParameters(0, spherical=False).summary(InMemoryRows(rows, weights))
+    first, second = given.parts(0)
+    assert given.count == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert (first > 0).all()
+    assert (second > 0).all()
+    assert first + second == pytest.approx(np.bincount(rows[:, 0].astype(int), weights))
 
 
 @settings(max_examples=12, deadline=None)

@@ -209,7 +209,7 @@ def test_rows_of_the_same_fingerprint_that_choose_otherwise_are_refused(
     killed_after_steps(monkeypatch, tmp_path / "run")
     monkeypatch.setattr(chooser, "HALVINGS", 3)  # as another type of CPU may
     monkeypatch.setattr(summary, "FLOOR", 1e-8)
-    monkeypatch.setattr(chooser, "TURNS", 0)
+    monkeypatch.setattr(chooser, "LOOK_STRIDE", 3)
     monkeypatch.setattr(clouds, "FEWEST_CLOUDS", 9)
     with pytest.raises(InputError, match="but these rows give"):
         fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)

@@ -37,6 +37,8 @@ DISTANCES_AT_ONCE = 2**20
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
+LINE = 16
+"""Bounds of a line of the cache; lines of an odd number of these do not displace one another there."""
 CALLS, READ, WIDE, FIRST = 33, 140, 48, 2**15
 """For `numba_support.pays`, of a step up or down: calls of NumPy; numbers that it handles for a row, and
 for each of its columns at most; and numbers for a row in the steps of few clusters.  A path took 0.65 to
@@ -439,8 +441,10 @@ class CompiledClusters(Clusters):
         self._data: Data = (rows, weights, spherical)
         scale = _scale(rows)
         bounded = d >= BOUNDED and n * room <= MOST_BOUNDS and scale > 0
-        known = np.zeros((n, room if bounded else 0), np.float32)
-        self._bounds: Bounds = known, np.zeros(room), np.arange(room), scale
+        width = LINE * (n // LINE | 1) + LINE if bounded else 0
+        known, slots = np.zeros((room + 1, width), np.float32), np.arange(n)
+        moved_by = np.zeros(room), np.arange(room), scale
+        self._bounds: Bounds = known, *moved_by, slots, np.zeros(1, np.int64)
         numbers = self.centers, self.masses, self.errors, self.gains
         state: State = (*numbers, self.labels, self.squared, self._bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))
@@ -449,7 +453,8 @@ class CompiledClusters(Clusters):
         self._lists: Lists = (pool, starts, counts, np.zeros(1, np.int64), reach)
         moved, changed, touched = np.zeros((3, room), np.bool_)
         self._marks: Marks = moved, changed, touched
-        self._buffers: Buffers = leaving, arriving, first, last, apart, np.zeros(d)
+        memory = np.zeros(d), np.zeros(room, np.int64), np.zeros(room)
+        self._buffers: Buffers = leaving, arriving, first, last, apart, *memory
         pool[:n], counts[0] = np.arange(n), n
         halves: Halves = self.sides, np.zeros((n + 8, d))
         ahead = max(1, min(most, AHEAD // (room * d)))

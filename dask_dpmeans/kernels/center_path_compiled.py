@@ -29,15 +29,20 @@ TINY = 1e-290
 """... nor tie, if its squared distance is greater than this, too: underflow is far below."""
 SLACK = 1e-9
 """Share of a distance by which a bound of it is lowered: rounding errors are far below."""
-ROUNDED, LEAST_BOUND = 2e-7, 1e-30
-"""Share by which a number is above what it was before it became a float32, and the least bound that
-counts: of lesser ones, the share may be greater."""
-Bounds = tuple[Float32Array, Float64Array, Int64Array, float]
-"""Distances when they were computed, plus the way that the center had moved by then, (n, room), or
-(n, 0) if none are kept; the ways that centers have moved, (room,); the column of each, (room,); what
-all are multiplied by, a power of two that makes them about 1.
+ROUNDED, LEAST_BOUND, MOST_BOUND = 2e-7, 1e-30, 1e30
+"""Share by which a number is above what it was before it became a float32, and the least and the
+greatest bound that count: of lesser ones, the share may be greater, and others may overflow."""
+STIRRED = 4
+"""The bounds are sorted by cluster again once as many rows as one in so many have changed theirs."""
+Bounds = tuple[Float32Array, Float64Array, Int64Array, float, Int64Array, Int64Array]
+"""Distances when they were computed, plus the way that the center had moved by then, (lines, width), or
+(lines, 0) if none are kept, with a spare line at the end; the ways that centers have moved, (room,); the
+line of each, (room,); what all are multiplied by, a power of two that makes them about 1; the place of
+each row in a line, (n,); how many rows have changed their cluster since these were sorted, (1,).
 
-As float32 they take half the memory, and a path of 5,000 rows in 20 columns .6 to .8 of the time."""
+As float32 they take half the memory.  Rows of a cluster are side by side, and so are read together: a
+path of 10,000 rows in 8 columns with up to 200 clusters took .33 of the time of bounds by row, and of
+5,000 rows in 20 columns .4."""
 State = tuple[
     Float64Array, Float64Array, Float64Array, Float64Array, Int64Array, Float64Array, Bounds
 ]
@@ -48,8 +53,18 @@ Lists = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array]
 the free part (1,); greatest squared distance in each cluster (room,)."""
 Marks = tuple[BoolArray, BoolArray, BoolArray]
 """Clusters whose center moved, whose rows changed, and whose error changed, (room,) each."""
-Buffers = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
-"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (d,) numbers."""
+Buffers = tuple[
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Float64Array,
+    Float64Array,
+    Int64Array,
+    Float64Array,
+]
+"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (d,) numbers, (room,) integers and
+numbers."""
 Halves = tuple[BoolArray, Float64Array]
 """Which rows leave when their cluster is halved, (n,), and a work array, (n + 8, d)."""
 Taken = tuple[Int64Array, Float64Array, Float64Array]
@@ -70,13 +85,13 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
 @compile_part
 def _note_way(state: State, c: int, target: Float64Array) -> None:
     """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
-    centers, (known, moved, columns, scale) = state[0], state[6]
+    centers, (known, moved, lines, scale, _, _) = state[0], state[6]
     if not known.shape[1]:
         return
     squared = 0.0
     for j in range(len(target)):
         squared += (target[j] - centers[c, j]) * (target[j] - centers[c, j])
-    moved[columns[c]] += math.sqrt(squared) * scale * (1 + SLACK)
+    moved[lines[c]] += math.sqrt(squared) * scale * (1 + SLACK)
 
 
 @compile_part
@@ -231,14 +246,9 @@ def _near_centers(state: State, reach: float, every: bool, k: int, a: int, buffe
 
 
 @compile_part
-def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
-    """Return whether the squared distance of a row and a center is surely above `least`."""
-    known, moved, columns, scale = bounds
-    bound = known[i, columns[c]] * (1 - ROUNDED) - moved[columns[c]]
-    if not LEAST_BOUND < bound < np.inf:  # a float32 may have overflowed
-        return False
-    bound /= scale
-    return bool(bound * bound > least * (1 + SLACK) + TINY)
+def _threshold(scale: float, least: float) -> float:
+    """Return what a bound has to exceed if a center is surely farther than a squared distance."""
+    return max(LEAST_BOUND, math.sqrt(least * (1 + SLACK) + TINY) * scale)
 
 
 @compile_part
@@ -248,8 +258,10 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     pool, starts, counts, _, reach = lists
     moved, changed, _ = marks
     leaving, near, listed, apart = buffers[0], buffers[2], buffers[3], buffers[4]
-    known, ways, columns, scale = state[6]
-    found, n_moved, bounded = 0, 0, known.shape[1] > 0
+    line_of, way_of = buffers[6], buffers[7]
+    known, ways, lines, scale, slots, stirred = state[6]
+    bounded = known.shape[1] > 0
+    found, n_moved = 0, 0
     for c in range(k):
         changed[c] = False
         if moved[c]:
@@ -263,33 +275,64 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
         count = _near_centers(state, reach[a], moved[a], among, a, buffers)
         if not count:
             continue
+        for other in range(count):
+            line_of[other] = lines[near[other]]
+            way_of[other] = ways[line_of[other]]
         for place in range(starts[a], starts[a] + counts[a]):
             i = pool[place]
-            best, least = a, squared[i]
+            best, least, slot, threshold = a, squared[i], slots[i], 0.0
             limit = least * SURELY + TINY
+            if bounded:
+                threshold = _threshold(scale, least)
             for other in range(count):
                 if apart[other] > limit:
                     break
-                c = near[other]
-                if bounded and _is_far(state[6], i, c, least):
+                line = line_of[other]
+                if bounded and known[line, slot] * (1 - ROUNDED) - way_of[other] > threshold:
                     continue
+                c = near[other]
                 distance = _squared(rows, i, centers, c)
                 if bounded:
-                    known[i, columns[c]] = math.sqrt(distance) * scale + ways[columns[c]]
+                    bound = math.sqrt(distance) * scale + way_of[other]
+                    known[line, slot] = bound if bound < MOST_BOUND else -np.inf
                 if distance < least or (distance == least and c < best):
                     best, least = c, distance
+                    if bounded:
+                        threshold = _threshold(scale, least)
             if best != a:
                 labels[i], squared[i] = best, least
                 changed[a] = changed[best] = True
                 leaving[found] = i
                 found += 1
+    stirred[0] += found
     return found
+
+
+@compile_part
+def _sort_bounds(state: State, lists: Lists, buffers: Buffers, k: int) -> None:
+    """Bring the bounds of rows of the same of k clusters together, if many rows have changed theirs."""
+    known, _, lines, _, slots, stirred = state[6]
+    (pool, starts, counts, _, _), order = lists, buffers[1]
+    if not known.shape[1] or stirred[0] * STIRRED < len(slots):
+        return
+    stirred[0] = place = ZERO
+    spare = len(known) - 1
+    for c in range(k):
+        for member in range(starts[c], starts[c] + counts[c]):
+            order[place], slots[pool[member]] = slots[pool[member]], place
+            place += 1
+    for c in range(k):
+        line = known[lines[c]]
+        for slot in range(len(order)):
+            known[spare, slot] = line[order[slot]]
+        for slot in range(len(order)):
+            line[slot] = known[spare, slot]
 
 
 @compile_part
 def _drop_empty(state: State, lists: Lists, k: int) -> int:
     """Drop clusters without rows, and return the number of the others."""
-    centers, masses, errors, gains, labels, _, (_, _, columns, _) = state
+    centers, masses, errors, gains, labels, _, (_, _, lines, _, _, _) = state
     pool, starts, counts, _, reach = lists
     kept = 0
     for c in range(k):
@@ -300,7 +343,7 @@ def _drop_empty(state: State, lists: Lists, k: int) -> int:
                 centers[kept, j] = centers[c, j]
             masses[kept], errors[kept], gains[kept] = masses[c], errors[c], gains[c]
             starts[kept], counts[kept], reach[kept] = starts[c], counts[c], reach[c]
-            columns[kept], columns[c] = columns[c], columns[kept]
+            lines[kept], lines[c] = lines[c], lines[kept]
             for place in range(starts[c], starts[c] + counts[c]):
                 labels[pool[place]] = kept
         kept += 1
@@ -340,6 +383,7 @@ def _refine(
     gains, labels, n, sums = state[3], state[4], len(data[0]), buffers[5]
     counts, (moved, changed, touched), moves = lists[2], marks, steps > 0
     k, found, joined = clusters
+    _sort_bounds(state, lists, buffers, k)
     if found:
         _make_room(lists, k, n, buffers[1])
         _move_rows(labels, lists, k, found, changed, buffers)
@@ -424,9 +468,9 @@ def _cheapest_pair(
 def _restore(data: Data, state: State, lists: Lists, marks: Marks, k: int) -> None:
     """Make the k centers, as they are, ready for rows to go to."""
     known = state[6][0]
-    for i in range(known.shape[0]):
-        for column in range(known.shape[1]):
-            known[i, column] = -np.inf
+    for line in range(known.shape[0]):
+        for slot in range(known.shape[1]):
+            known[line, slot] = -np.inf
     _guess_labels(data[0], state[0], state[4], lists, k)
     for c in range(k):
         marks[0][c] = True
@@ -457,16 +501,16 @@ def _open(
 
     They are listed after the first m of (n,).
     """
-    centers, (known, _, columns, _), (pool, starts, counts, _, _) = state[0], state[6], lists
+    centers, (known, ways, lines, _, _, _), (pool, starts, counts, _, _) = state[0], state[6], lists
     for place in range(starts[best], starts[best] + counts[best]):
         leaving[m] = pool[place]
         m += halves[0][pool[place]]
     for j in range(centers.shape[1]):
         centers[k, j] = centers[best, j]
     starts[k] = counts[k] = 0
-    if known.shape[1]:
-        for i in range(len(known)):
-            known[i, columns[k]] = -np.inf
+    ways[lines[k]] = ways[lines[best]]
+    for slot in range(known.shape[1]):
+        known[lines[k], slot] = known[lines[best], slot]
     return m
 
 

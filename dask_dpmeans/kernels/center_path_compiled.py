@@ -252,6 +252,13 @@ def _threshold(scale: float, least: float) -> float:
 
 
 @compile_part
+def _bound(scale: float, distance: float, way: float) -> float:
+    """Return the bound of a distance, given squared, to a center that has come a way; see `Bounds`."""
+    found = math.sqrt(distance) * scale + way
+    return found if found < MOST_BOUND else -np.inf
+
+
+@compile_part
 def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
     """Give rows to their nearest centers, list those that changed, and return how many."""
     rows, centers, labels, squared = data[0], state[0], state[4], state[5]
@@ -293,8 +300,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
                 c = near[other]
                 distance = _squared(rows, i, centers, c)
                 if bounded:
-                    bound = math.sqrt(distance) * scale + way_of[other]
-                    known[line, slot] = bound if bound < MOST_BOUND else -np.inf
+                    known[line, slot] = _bound(scale, distance, way_of[other])
                 if distance < least or (distance == least and c < best):
                     best, least = c, distance
                     if bounded:

@@ -12,7 +12,7 @@ from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.center_path import VANISHING, Clusters, CompiledClusters, center_path
-from dask_dpmeans.kernels.center_path_compiled import _is_far
+from dask_dpmeans.kernels.center_path_compiled import _bound, _threshold
 from dask_dpmeans.kernels.halves import halve
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
@@ -108,10 +108,14 @@ def test_rows_apart_are_found_by_leaps():
 
 def test_a_distance_that_overflows_as_float32_says_nothing():
     """A constant column may be off by its rounding, which can be far more than the widest of the rows."""
-    known, ways, columns = np.array([[np.inf, 3.0, 0.5]], np.float32), np.zeros(3), np.arange(3)
-    bounds = known, ways, columns, 2.0
-    assert [_is_far(bounds, 0, c, 1.0) for c in range(3)] == [False, True, False]
-    assert not _is_far((known, np.full(3, np.inf), columns, 2.0), 0, 1, 1.0)
+    assert [_bound(2.0, squared, 1.0) for squared in (4.0, 1e58, 1e62, np.inf)] == [
+        5.0,
+        2e29 + 1,
+        -np.inf,
+        -np.inf,
+    ]
+    assert 2.0 < _threshold(2.0, 1.0) < 2.0 + 1e-8
+    assert _threshold(1e-200, 1.0) > 1e-38  # the least float32 with all its digits
     rows = np.full((60, 9), 0.1)
     rows[:, 0] = np.random.default_rng(0).normal(size=60) * 1e-80
     first = center_path(rows, np.ones(60), 20)

@@ -39,10 +39,10 @@ BOUNDED, MOST_BOUNDS = 8, 2**24
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
 LINE = 16
 """Bounds of a line of the cache; lines of an odd number of these do not displace one another there."""
-CALLS, READ, WIDE, FIRST = 33, 140, 48, 2**15
+CALLS, READ, COLUMN, WIDE, FIRST = 33, 1000, 100, 24, 2**15
 """For `numba_support.pays`, of a step up or down: calls of NumPy; numbers that it handles for a row, and
-for each of its columns at most; and numbers for a row in the steps of few clusters.  A path took 0.65 to
-1 s for 5,000 rows in 4 columns with up to 96 to 192 clusters and back, 3.2 s for 1,797 in 64."""
+for each of its columns, of so many at most; and numbers for a row in the steps of few clusters.  For each
+row and step, rows in balls took 1 microsecond in 2 to 64 columns, and normal rows 1 to 10."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
 AHEAD = 2**16
@@ -94,7 +94,7 @@ def center_path(
     clusters = Clusters(rows, weights, most, spherical)
     if numba_support.AVAILABLE:
         compiled = CompiledClusters(rows, weights, most, spherical)
-        if compiled.pay(turns):
+        if compiled.pay(turns, stride):
             clusters = compiled
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
         search = _Search(clusters)
@@ -462,10 +462,12 @@ class CompiledClusters(Clusters):
         self._taken: Taken = taken
         self._all = self._data, state, self._lists, self._marks, self._buffers, halves, taken
 
-    def pay(self, turns: int) -> bool:
+    def pay(self, turns: int, stride: int) -> bool:
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
-        step = CALLS * CALL + n * (READ + d * min(d, WIDE))
+        if stride:
+            most = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride)))))
+        step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
         return pays(walk, (*self._all, most, 1, 1), work)
 

@@ -153,9 +153,14 @@ class Table:
 
     @cached_property
     def factors(self):
-        """(n,): number of columns / number observed; 0 for a row without any, 1 if unscaled."""
-        observed = [sum(not math.isnan(value) for value in row) for row in self.X.tolist()]
-        d = self.X.shape[1]
+        """(n,): number of columns / number observed; 0 for a row without any, 1 if unscaled.
+
+        Columns of which no row of a positive weight has a value do not count.
+        """
+        counted = ~np.isnan(self.X[self.weights > 0]).all(axis=0)
+        rows = self.X[:, counted].tolist()
+        observed = [sum(not math.isnan(value) for value in row) for row in rows]
+        d = counted.sum()
         return np.array([(1.0 if self.unscaled else d / m) if m else 0.0 for m in observed])
 
     def row(self, number):

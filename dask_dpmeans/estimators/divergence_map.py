@@ -103,13 +103,12 @@ class DivergenceMap:
         # the mean of a column without any value is any number that its divergence takes
         inside = np.array([float(kind.positive) for kind in layout.kinds])
         means = _ratio(sums.values, sums.weights[layout.inputs], inside[layout.inputs])
-        encoding = Encoding.of(
-            layout, means, np.ones(len(layout.names)), self.smoothing, self.missing, zeros
-        )
+        factors = (sums.weights > 0).astype(np.float64)  # a column without any value does not count
+        encoding = Encoding.of(layout, means, factors, self.smoothing, self.missing, zeros)
         if self._balanced:
             costs, passes = source.fold(SumCosts(encoding), name="column costs"), 3
             totals = np.add.reduceat(costs.values, layout.starts)
-            factors = _ratio(costs.weights, totals, 1.0)
+            factors = factors * _ratio(costs.weights, totals, 1.0)
             encoding = Encoding.of(layout, means, factors, self.smoothing, self.missing)
         doubles = replace(source, prepare=replace(source.prepare, dtype=np.dtype(np.float64)))
         return MappedRows(

@@ -145,7 +145,7 @@ class DPMeans(
         times d over their number, and a center is the mean of what was observed (after Chi, Chi &
         Baraniuk 2016).  "unscaled": the same without the factor.  Where no row of a cluster has a
         value, its center has the mean of all rows.  A row without any value has label -1 and counts
-        for nothing.
+        for nothing.  A column without any value counts for nothing too, also not in d.
     smoothing : float, default 0.1
         Weight a of the mean g of all rows in each row of "poisson", "multinomial", "bernoulli" and
         "categorical": x becomes (x + a g) / (1 + a), since a center of 0 would cost infinitely much.

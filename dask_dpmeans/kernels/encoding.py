@@ -213,7 +213,7 @@ class Encoding:
     means: Float64Array = field(compare=False)
     """(D,), weighted means of the expanded values of all rows."""
     scales: Float64Array = field(compare=False)
-    """(d,), factors of the costs in each column of the input."""
+    """(d,), factors of the costs in each column of the input; 0 in one without any value."""
     smoothing: float
     """Weight a of the means in smoothed columns: a value x becomes (x + a mean) / (1 + a)."""
     missing: str
@@ -331,14 +331,15 @@ class Encoding:
     def _encode(self, rows: Float64Array) -> Float64Array:
         """Return rows, (n, d), in their encoded columns, (n, n_features); NaN if that overflows."""
         values, present = self.smoothed_values(rows)
-        D, d = values.shape[1], rows.shape[1]
+        D = values.shape[1]
         encoded, factors = np.empty((len(rows), self.n_features)), np.ones((len(rows), 1))
         costs, shifted = self.weights * self.column_costs(values), values - self.origins
         if self.masked:
             observed = self.layout.expanded(present)
             costs, shifted = np.where(observed, costs, 0.0), np.where(observed, shifted, 0.0)
             if self.missing == "observed":
-                factors = d / np.maximum(present @ np.ones((d, 1)), 1)
+                counted = (self.scales > 0).astype(np.float64)
+                factors = counted.sum() / np.maximum(present @ counted[:, np.newaxis], 1)
             np.multiply(factors, present, out=encoded[:, D:-1])
         np.multiply(factors, shifted, out=encoded[:, :D])
         encoded[:, -1] = factors[:, 0] * np.add.reduce(costs, axis=1) * LAST

@@ -39,3 +39,20 @@ def test_a_column_of_which_nothing_was_observed_warns_of_nothing(divergence):
     model = DPMeans(0.05, search=True, divergence=divergence, missing="observed").fit(rows)
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.impute(rows)).all()
+
+
+@pytest.mark.parametrize("missing", ["observed", "unscaled"])
+@pytest.mark.parametrize("balance", [False, True])
+def test_a_fit_is_the_same_without_the_columns_of_which_nothing_was_observed(missing, balance):
+    rows = np.random.default_rng(0).normal(size=(100, 2))
+    rows[::3, 1] = NAN
+    wider = np.insert(rows, [1, 1, 2], NAN, axis=1)
+    model = DPMeans(missing=missing, balance_columns=balance, random_state=0)
+    narrow = model.fit(rows)
+    wanted = narrow.penalty_, narrow.objective_, narrow.transform(rows)
+    wide = model.fit(wider)
+    assert wide.n_clusters_ == wide.choice_.n_clusters == 1
+    np.testing.assert_allclose([wide.penalty_, wide.objective_], wanted[:2])
+    np.testing.assert_allclose(wide.transform(wider), wanted[2])
+    wider[:, 1] = 9.0  # a value that no row of the fit had
+    np.testing.assert_allclose(wide.transform(wider), wanted[2])

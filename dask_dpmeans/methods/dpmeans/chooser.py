@@ -27,7 +27,8 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.common import check_squares
 from dask_dpmeans.methods.dpmeans.apart import ApartJob
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
-from dask_dpmeans.methods.dpmeans.clouds import MOST_EVIDENCE
+from dask_dpmeans.methods.dpmeans.clouds import FEWEST_CLOUDS, MOST_EVIDENCE
+from dask_dpmeans.methods.dpmeans.evidence import EvidenceJob, measure_evidence
 from dask_dpmeans.methods.dpmeans.near_rows import SmallClustersFit, SmallClustersJob, larger_sample
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
 from dask_dpmeans.methods.dpmeans.summary import (
@@ -249,8 +250,7 @@ def _choose_among(
         ranked.insert(0, ranked.pop(ranked.index(first)))
         stability = compared[first].stability or 0.0
         if stability * MOST_EVIDENCE >= EVIDENCE:  # otherwise no clouds could give as much
-            job = EvidenceJob(parameters, first.n_clusters)
-            evidence = source.run([job], rows, "choose")[0] * max(stability, 0.0)
+            evidence = _evidence(source, rows, parameters, first.n_clusters) * max(stability, 0.0)
         if evidence < EVIDENCE and stability >= STABLE:
             apart = _apart(source, rows, parameters, halved, (one, *close).index(first))
     if evidence < EVIDENCE and not apart:
@@ -262,6 +262,13 @@ def _choose_among(
     figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)
     choice = Choice(alternatives, evidence, *figures, apart=apart)
     return Chosen(choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 0)
+
+
+def _evidence(source: Source, rows: InMemoryRows, parameters: ChoiceParameters, k: int) -> float:
+    """Return the evidence for k clusters, of clouds side by side unless the summary has few rows."""
+    if len(rows.rows) > FEW_ROWS:
+        return measure_evidence(source, rows, parameters, k, at_once=FEWEST_CLOUDS)
+    return source.run([EvidenceJob(parameters, k)], rows, "choose")[0]
 
 
 def _apart(
@@ -391,18 +398,6 @@ class HalvesJob:
         ranges = [envelope(solutions_of(half)) for half in halves]
         shares = [np.mean([replicated(each, ends) for ends in ranges]) for each in self.intervals]
         return HalfFits(tuple(centers), tuple(agreement), tuple(map(float, shares)))
-
-
-@dataclass(frozen=True)
-class EvidenceJob:
-    """The evidence for k clusters, as a job."""
-
-    parameters: ChoiceParameters
-    k: int
-
-    def __call__(self, rows: InMemoryRows) -> float:
-        """Return by how many standard deviations they differ from clusters of uniform clouds."""
-        return self.parameters.summary(rows).evidence(self.k)
 
 
 def replicated(interval: Interval, others: Sequence[Interval]) -> float:

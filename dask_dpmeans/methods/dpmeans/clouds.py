@@ -5,7 +5,7 @@ rows are skewed, but have no clusters.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -121,21 +121,33 @@ def uncorrelated(rows: Float64Array) -> Float64Array:
     return np.asarray(directions * np.copysign(math.sqrt(len(rows)), np.diag(factors)))
 
 
-def deviate_from_clouds(figures: Figures, of_cloud: Callable[[int], Figures]) -> float:
+def deviate_from_clouds(
+    figures: Figures,
+    of_clouds: Callable[[Sequence[int]], Iterable[Figures]],
+    drawn: Sequence[Figures] = (),
+    *,
+    at_once: int = 1,
+) -> float:
     """Return the deviates of both figures of rows from figures of clouds, added.
 
-    `of_cloud` returns the figures of the cloud with a number.  Clusters have a lower first figure
-    than clouds, and a higher second one.
+    Clusters have a lower first figure than clouds, and a higher second one.
+
+    Parameters
+    ----------
+    figures : of the rows
+    of_clouds : returns the figures of clouds with some numbers
+    drawn : the figures of the first clouds
+    at_once : for how many clouds it is asked after the first, which changes nothing but the time
     """
-    drawn: list[Figures] = []
-    found = 0.0
-    for number in range(CLOUDS):
-        drawn.append(of_cloud(number))
-        if len(drawn) >= FEWEST_CLOUDS:
-            firsts, seconds = zip(*drawn, strict=True)
-            found = deviate(firsts, figures[0]) - deviate(seconds, figures[1])
-            if abs(found - EVIDENCE) > CLEAR:
-                break
+    known, found = list(drawn), 0.0
+    for count in range(FEWEST_CLOUDS, CLOUDS + 1):
+        if len(known) < count:
+            end = min(CLOUDS, max(count, len(known) + at_once))
+            known += of_clouds(range(len(known), end))
+        firsts, seconds = zip(*known[:count], strict=True)
+        found = deviate(firsts, figures[0]) - deviate(seconds, figures[1])
+        if abs(found - EVIDENCE) > CLEAR:
+            break
     return found
 
 

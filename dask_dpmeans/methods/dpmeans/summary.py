@@ -17,13 +17,7 @@ from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, score
-from dask_dpmeans.methods.dpmeans.clouds import (
-    Figures,
-    OneModeClouds,
-    UniformClouds,
-    deviate_from_clouds,
-)
+from dask_dpmeans.methods.dpmeans.choice import AUTO, score
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
 
 SUMMARY_ROWS, SUMMARY_NUMBERS = 6144, 2**15
@@ -49,8 +43,6 @@ LOOK_STRIDE = 20
 TURNS = 1
 """Ways down by merges, and up again by splits, after the first splits.  On 18 sets, five more took
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
-CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER, MOST_CLOUD_ROWS = 2**10, 40, 40 * MOST_BY_ROWS
-"""Most rows of a cloud, or most rows for each cluster if that is more, and most rows of any cloud."""
 MOST_DRAWN = 2**53
 """Weights from here on are not divided among halves."""
 NUMBER_COPIES = 7
@@ -229,47 +221,6 @@ class Summary:
             return int(self.count / 2)
         limit = int(REFINED * found)
         return next(k for k in map(len, path.centers) if k >= limit)
-
-    def evidence(self, k: int) -> float:
-        """Return by how many standard deviations k clusters of the rows differ from clouds.
-
-        The clouds are `UniformClouds`, and `OneModeClouds` if each column may have one mode: then
-        the rows must differ from both.  The deviates of the logarithm of the squared error and of
-        the best score are added.  The clouds and the rows are split alike, without merges.
-        """
-        tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
-        if k > REFINED * tried:
-            tried = math.ceil(k / REFINED)
-        figures = self._figures(k, tried)
-
-        def differ(clouds: UniformClouds | OneModeClouds) -> float:
-            return deviate_from_clouds(
-                figures, lambda number: self._cloud(clouds, k, number)._figures(k, tried)
-            )
-
-        found = differ(self._clouds)
-        skewed = OneModeClouds(self.rows, self.weights)
-        if found < EVIDENCE or self.spherical or not skewed.fits(self.count):
-            return found
-        return min(found, differ(skewed))
-
-    def _figures(self, k: int, tried: int) -> Figures:
-        """Return the logarithm of the share of the error that k clusters leave, and the best score."""
-        path = self.path(min(tried, len(self.rows)), turns=0)
-        scores = map(score, self.candidates(path, tried, intervals_of(path)))
-        left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
-        return math.log(max(left, FLOOR)), max(scores, default=0.0)
-
-    def _cloud(self, clouds: UniformClouds | OneModeClouds, k: int, number: int) -> "Summary":
-        """Return a cloud to compare k clusters of the rows with."""
-        most = min(max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * k), MOST_CLOUD_ROWS)
-        n = max(k + 1, self._clouds.least_rows, int(min(self.count, most)))
-        rows = clouds.draw(n, stream(self.seed, Stream.UNIFORM_CLOUDS, number))
-        return ChoiceParameters(self.seed, self.spherical).summary(InMemoryRows(rows, None))
-
-    @cached_property
-    def _clouds(self) -> UniformClouds:
-        return UniformClouds(self.rows / self.length, self.weights, self.spherical)
 
     def parts(self, number: int) -> list[Float64Array]:
         """Return the weights, (n,), of the rows in each half that has any.

@@ -276,7 +276,7 @@ class CutEvidenceJob:
                 draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
                 return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
 
-            return deviate_from_clouds(figures, of_cloud)
+            return deviate_from_clouds(figures, lambda numbers: map(of_cloud, numbers))
 
         found, skewed = differ(clouds), OneModeClouds(summary.rows, summary.weights)
         if found < EVIDENCE or summary.spherical or not skewed.fits(summary.count):

@@ -117,7 +117,7 @@ def test_ties_are_spread_up_to_the_middles_and_other_values_stay(seed: int) -> N
 
 def test_no_clouds_are_drawn_where_none_could_give_enough_evidence(monkeypatch) -> None:
     """Evidence is the deviates, at most so many, times the stability."""
-    most = deviate_from_clouds((-1e9, 1e9), lambda number: (0.0, 0.0))
+    most = deviate_from_clouds((-1e9, 1e9), lambda numbers: [(0.0, 0.0) for _ in numbers])
     assert most == pytest.approx(MOST_EVIDENCE)
     rows = as_source(np.random.default_rng(0).standard_t(2, (600, 40)))
     found = choose(rows, 0).choice
@@ -128,9 +128,9 @@ def test_no_clouds_are_drawn_where_none_could_give_enough_evidence(monkeypatch) 
     assert second is not None
     assert second * MOST_EVIDENCE < EVIDENCE
     drawn = list[int]()
-    real = chooser.EvidenceJob.__call__
+    real = chooser._evidence
     monkeypatch.setattr(
-        chooser.EvidenceJob, "__call__", lambda job, rows: drawn.append(job.k) or real(job, rows)
+        chooser, "_evidence", lambda *given: drawn.append(given[-1]) or real(*given)
     )
     choose(rows, 0)
     assert not drawn

@@ -22,6 +22,7 @@ from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import choose
 from dask_dpmeans.methods.dpmeans.clouds import CLEAR, CLOUDS, FEWEST_CLOUDS, UniformClouds
+from dask_dpmeans.methods.dpmeans.evidence import draw_cloud, measure_evidence
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.dpmeans.summary import FLOOR, REFINED, ChoiceParameters, Summary
 from dask_dpmeans.sources import as_source
@@ -318,8 +319,8 @@ def test_of_close_scores_the_one_with_the_highest_merit_is_chosen(monkeypatch, s
     assert merits[0] == max(merits)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_evidence_is_that_of_the_definition(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "at_once"), [(0, 1), (1, 1), (2, 1), (0, 4), (1, 3), (2, 5)])
+def test_evidence_is_that_of_the_definition(seed: int, at_once: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(80, 2)) @ [[2.0, 1.0], [0.0, 0.5]] + 4 * (np.arange(80)[:, None] % 2)
     given = summary_rows(rows, seed=seed)
@@ -336,7 +337,7 @@ def test_evidence_is_that_of_the_definition(seed: int) -> None:
 
     mine, drawn, wanted = figures(given), [], 0.0
     for number in range(CLOUDS):
-        cloud = given._cloud(given._clouds, k, number)
+        cloud = draw_cloud(given, k, number)
         assert len(cloud.rows) == 80
         drawn.append(figures(cloud))
         if len(drawn) >= FEWEST_CLOUDS:
@@ -346,7 +347,10 @@ def test_evidence_is_that_of_the_definition(seed: int) -> None:
             wanted = deviates[0] - deviates[1]
             if abs(wanted - EVIDENCE) > CLEAR:
                 break
-    assert given.evidence(k) == pytest.approx(wanted, rel=1e-6)
+    memory = InMemoryRows(rows, None)
+    parameters = ChoiceParameters(seed, spherical=False)
+    found = measure_evidence(memory, memory, parameters, k, at_once)
+    assert found == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize(("n", "d"), [(2000, 3), (30, 8), (12, 100), (20, 19)])
@@ -355,7 +359,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
     rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     weights = rng.integers(1, 3, n)
     given = summary_rows(rows, weights)
-    cloud = given._cloud(given._clouds, 2, 0).rows
+    cloud = draw_cloud(given, 2, 0).rows
     assert len(cloud) == min(weights.sum(), 2**10)
     variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))[::-1]
     kept = cloud.shape[1]
@@ -368,7 +372,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
 def test_clouds_are_uniform() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 3)) * [5.0, 2.0, 1.0]
     given = summary_rows(rows)
-    cloud = given._cloud(given._clouds, 2, 0).rows
+    cloud = draw_cloud(given, 2, 0).rows
     for column in cloud.T:
         assert kstest(column, uniform(column.min(), np.ptp(column)).cdf).pvalue > 0.01
 
@@ -392,7 +396,7 @@ def test_a_few_wide_rows_are_one_cluster(n: int, d: int, seed: int) -> None:
 
 def test_halves_that_agree_less_than_by_chance_are_no_evidence(monkeypatch) -> None:
     monkeypatch.setattr(Summary, "agreement", lambda *_, **__: -0.5)
-    monkeypatch.setattr(Summary, "evidence", lambda *_: -20.0)
+    monkeypatch.setattr(chooser, "_evidence", lambda *_: -20.0)
     found = chosen(np.random.default_rng(0).normal(size=(12, 100)))
     assert (found.n_clusters, found.evidence) == (1, 0.0)
 

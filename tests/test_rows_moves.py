@@ -12,9 +12,11 @@ from strategies import seeds
 from dask_dpmeans.kernels.answers import GatheredRows
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared, nearest_two
+from dask_dpmeans.kernels.divergence import SquaredEuclidean
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
 from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.dpmeans import row_exchange
 from dask_dpmeans.methods.dpmeans.row_exchange import costs_with, exchange_and_kick
 
 ENCODED = {
@@ -214,3 +216,18 @@ def test_rows_that_are_equal_move_together(name, seed) -> None:
         gathered = GatheredRows(each, weight, np.zeros(len(each), np.int64))
         ends.append(exchange_and_kick(gathered, rows[:2], costs, np.random.default_rng(0), kicks=8))
     np.testing.assert_allclose(*ends, rtol=1e-12)
+
+
+def test_kicks_that_lead_to_the_same_clusters_are_followed_once(monkeypatch):
+    """Six rows have few clusterings: what follows a kick is what followed the same one before."""
+    rows, weights = np.random.default_rng(0).normal(size=(6, 2)), np.ones(6)
+    gathered = GatheredRows(rows, weights, np.zeros(6, np.int64))
+    rule, starts = (LinearPrice(0.3), SquaredEuclidean(), np.inf), []
+    real = row_exchange.exchange
+    monkeypatch.setattr(
+        row_exchange, "exchange", lambda *given: starts.append(given[2].tobytes()) or real(*given)
+    )
+    found = exchange_and_kick(gathered, rows[:2], rule, np.random.default_rng(0), kicks=500)
+    assert len(starts) == len(set(starts)) < 250
+    labels = nearest_squared(rows, Centers(found))[0]
+    assert len(set(labels.tolist())) == len(found)

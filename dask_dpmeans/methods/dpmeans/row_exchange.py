@@ -55,11 +55,15 @@ def exchange_and_kick(
     if divergence.spherical:
         shifted = rows / divergence.length
 
+    settled = dict[bytes, Exchanged]()  # kicks of few rows are often the same
+
     def settle(start: Int64Array) -> Exchanged:
-        each = weights / heaviest
-        return exchange(
-            shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
-        )
+        each, key = weights / heaviest, start.tobytes()
+        if key not in settled:
+            settled[key] = exchange(
+                shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
+            )
+        return settled[key]
 
     outliers = math.isfinite(outlier_penalty)
 

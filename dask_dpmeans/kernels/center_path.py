@@ -37,8 +37,6 @@ DISTANCES_AT_ONCE = 2**20
 BOUNDED, MOST_BOUNDS = 8, 2**24
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
-LINE = 16
-"""Bounds of a line of the cache; lines of an odd number of these do not displace one another there."""
 CALLS, READ, COLUMN, WIDE, FIRST = 33, 1000, 100, 24, 2**15
 """For `numba_support.pays`, of a step up or down: calls of NumPy; numbers that it handles for a row, and
 for each of its columns, of so many at most; and numbers for a row in the steps of few clusters.  For each
@@ -441,10 +439,9 @@ class CompiledClusters(Clusters):
         self._data: Data = (rows, weights, spherical)
         scale = _scale(rows)
         bounded = d >= BOUNDED and n * room <= MOST_BOUNDS and scale > 0
-        width = LINE * (n // LINE | 1) + LINE if bounded else 0
-        known, slots = np.zeros((room + 1, width), np.float32), np.arange(n)
-        moved_by = np.zeros(room), np.arange(room), scale
-        self._bounds: Bounds = known, *moved_by, slots, np.zeros(1, np.int64)
+        known = np.zeros((room + 1, n if bounded else 0), np.float32)
+        ways, lines, changes = np.zeros(room), np.arange(room), np.zeros(1, np.int64)
+        self._bounds: Bounds = known, ways, lines, scale, np.arange(n), changes
         numbers = self.centers, self.masses, self.errors, self.gains
         state: State = (*numbers, self.labels, self.squared, self._bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))
@@ -466,7 +463,7 @@ class CompiledClusters(Clusters):
         """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
         (n, d), most = self.rows.shape, self.most
         if stride:
-            most = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride)))))
+            most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0
         step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
         work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
         return pays(walk, (*self._all, most, 1, 1), work)

@@ -32,13 +32,14 @@ SLACK = 1e-9
 ROUNDED, LEAST_BOUND, MOST_BOUND = 2e-7, 1e-30, 1e30
 """Share by which a number is above what it was before it became a float32, and the least and the
 greatest bound that count: of lesser ones, the share may be greater, and others may overflow."""
-STIRRED = 4
-"""The bounds are sorted by cluster again once as many rows as one in so many have changed theirs."""
+SORTED_ANEW = 4
+"""The bounds are sorted by cluster anew once as many rows as one in so many went to nearer centers."""
 Bounds = tuple[Float32Array, Float64Array, Int64Array, float, Int64Array, Int64Array]
-"""Distances when they were computed, plus the way that the center had moved by then, (lines, width), or
-(lines, 0) if none are kept, with a spare line at the end; the ways that centers have moved, (room,); the
-line of each, (room,); what all are multiplied by, a power of two that makes them about 1; the place of
-each row in a line, (n,); how many rows have changed their cluster since these were sorted, (1,).
+"""Distances when they were computed, plus the way that the center had moved by then, (lines, n), or
+(lines, 0) if none are kept, with a spare line at the end; the ways that centers have moved, (room,);
+the line of each center, (room,); what all are multiplied by, a power of two that makes them about 1;
+the place of each row in a line, (n,); how many rows went to nearer centers since the bounds were
+sorted, (1,).
 
 As float32 they take half the memory.  Rows of a cluster are side by side, and so are read together: a
 path of 10,000 rows in 8 columns with up to 200 clusters took .33 of the time of bounds by row, and of
@@ -85,13 +86,13 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
 @compile_part
 def _note_way(state: State, c: int, target: Float64Array) -> None:
     """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
-    centers, (known, moved, lines, scale, _, _) = state[0], state[6]
+    centers, (known, ways, lines, scale, _, _) = state[0], state[6]
     if not known.shape[1]:
         return
     squared = 0.0
     for j in range(len(target)):
         squared += (target[j] - centers[c, j]) * (target[j] - centers[c, j])
-    moved[lines[c]] += math.sqrt(squared) * scale * (1 + SLACK)
+    ways[lines[c]] += math.sqrt(squared) * scale * (1 + SLACK)
 
 
 @compile_part
@@ -266,7 +267,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
     moved, changed, _ = marks
     leaving, near, listed, apart = buffers[0], buffers[2], buffers[3], buffers[4]
     line_of, way_of = buffers[6], buffers[7]
-    known, ways, lines, scale, slots, stirred = state[6]
+    known, ways, lines, scale, slots, changes = state[6]
     bounded = known.shape[1] > 0
     found, n_moved = 0, 0
     for c in range(k):
@@ -310,18 +311,18 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
                 changed[a] = changed[best] = True
                 leaving[found] = i
                 found += 1
-    stirred[0] += found
+    changes[0] += found
     return found
 
 
 @compile_part
 def _sort_bounds(state: State, lists: Lists, buffers: Buffers, k: int) -> None:
     """Bring the bounds of rows of the same of k clusters together, if many rows have changed theirs."""
-    known, _, lines, _, slots, stirred = state[6]
+    known, _, lines, _, slots, changes = state[6]
     (pool, starts, counts, _, _), order = lists, buffers[1]
-    if not known.shape[1] or stirred[0] * STIRRED < len(slots):
+    if not known.shape[1] or changes[0] * SORTED_ANEW < len(slots):
         return
-    stirred[0] = place = ZERO
+    changes[0] = place = ZERO
     spare = len(known) - 1
     for c in range(k):
         for member in range(starts[c], starts[c] + counts[c]):

@@ -301,7 +301,12 @@ class Encoding:
         return np.where(self.constant[columns] & (values == self.means[columns]), middles, smoothed)
 
     def smoothed_values(self, rows: Float64Array) -> tuple[Float64Array, BoolArray]:
-        """Return smoothed values, (n, D), of rows, (n, d), and which columns, (n, d), have one."""
+        """Return smoothed values, (n, D), of rows, (n, d), and which columns, (n, d), have one.
+
+        Values in columns that had none in the fit are as missing.
+        """
+        if self.masked and not self.scales.all():
+            rows = np.where(self.scales > 0, rows, np.nan)
         values, present = self.layout.expand(rows)
         return self.smooth(values), present
 
@@ -338,8 +343,8 @@ class Encoding:
             observed = self.layout.expanded(present)
             costs, shifted = np.where(observed, costs, 0.0), np.where(observed, shifted, 0.0)
             if self.missing == "observed":
-                counted = (self.scales > 0).astype(np.float64)
-                factors = counted.sum() / np.maximum(present @ counted[:, np.newaxis], 1)
+                known = np.maximum(np.count_nonzero(present, axis=1, keepdims=True), 1)
+                factors = np.count_nonzero(self.scales) / known
             np.multiply(factors, present, out=encoded[:, D:-1])
         np.multiply(factors, shifted, out=encoded[:, :D])
         encoded[:, -1] = factors[:, 0] * np.add.reduce(costs, axis=1) * LAST

@@ -54,5 +54,31 @@ def test_a_fit_is_the_same_without_the_columns_of_which_nothing_was_observed(mis
     assert wide.n_clusters_ == wide.choice_.n_clusters == 1
     np.testing.assert_allclose([wide.penalty_, wide.objective_], wanted[:2])
     np.testing.assert_allclose(wide.transform(wider), wanted[2])
-    wider[:, 1] = 9.0  # a value that no row of the fit had
-    np.testing.assert_allclose(wide.transform(wider), wanted[2])
+
+
+@pytest.mark.parametrize("missing", ["observed", "unscaled"])
+@pytest.mark.parametrize(
+    "divergence", ["squared", "poisson", "bernoulli", "multinomial", "categorical"]
+)
+def test_what_no_row_of_a_fit_had_counts_for_nothing_later(missing, divergence):
+    """Whatever it is, also one that the divergence cannot have."""
+    rows = np.random.default_rng(0).integers(0, 2, (40, 4)).astype(float)
+    rows[:, 0], rows[:, 2], rows[5, 3] = 1.0, NAN, NAN
+    model = DPMeans(0.5, search=True, divergence=divergence, missing=missing, random_state=0).fit(
+        rows
+    )
+    costs, labels, values = model.transform(rows), model.predict(rows), rows.copy()
+    for value in (0.0, 1.0, 9.0, -1.0, 1e200):
+        values[:, 2] = value
+        np.testing.assert_array_equal(model.transform(values), costs)
+        np.testing.assert_array_equal(model.predict(values), labels)
+    alone = np.array([[NAN, NAN, 1.0, NAN], [1.0, NAN, 1.0, NAN]])
+    assert (model.predict(alone) < 0).tolist() == [True, False]
+
+
+def test_a_row_of_a_fit_with_such_values_alone_has_no_cluster():
+    rows = np.array([[0.0, NAN], [1.0, NAN], [9.0, NAN], [NAN, 5.0]])
+    model = DPMeans(4.0, search=True, missing="observed")
+    first, second, third, fourth = model.fit_predict(rows, sample_weight=[1, 1, 1, 0]).tolist()
+    assert first == second != third
+    assert fourth == -1 < third

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -63,6 +64,11 @@ class UniformClouds:
     def least_rows(self) -> int:
         """Fewest rows of a cloud."""
         return len(self._principal[1]) + 1
+
+    def prepared(self) -> Self:
+        """Return the clouds after all has been computed that they have in common."""
+        _ = self._principal, self._steps
+        return self
 
     def draw(self, n: int, random: np.random.Generator) -> Float64Array:
         """Return a cloud of n rows, (n, r), that has just the covariance of the rows.
@@ -137,7 +143,7 @@ def deviate_from_clouds(
     figures : of the rows
     of_clouds : returns the figures of clouds with some numbers
     drawn : the figures of the first clouds
-    at_once : for how many clouds it is asked after the first, which changes nothing but the time
+    at_once : for how many clouds it is asked at a time, which changes nothing but the time
     """
     known, found = list(drawn), 0.0
     for count in range(FEWEST_CLOUDS, CLOUDS + 1):
@@ -220,6 +226,11 @@ class OneModeClouds:
     """(n, d)."""
     weights: Float64Array
     """(n,), > 0."""
+
+    def prepared(self) -> Self:
+        """Return the clouds after all has been computed that they have in common."""
+        _ = self._columns
+        return self
 
     def fits(self, count: float) -> bool:
         """Return whether each column of rows that stand for so many may have one mode."""

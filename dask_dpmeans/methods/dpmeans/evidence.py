@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
@@ -43,26 +43,51 @@ def measure_evidence(
     source : its workers do the work
     rows, parameters : the summary
     k : number of clusters
-    at_once : clouds that are split side by side after the first; the last ones may not be needed
+    at_once : clouds that are split side by side; the last ones may not be needed
     """
+    comparison = source.run([ComparisonJob(parameters, k)], rows, "choose")[0]
 
-    def figures_of(skewed: bool, numbers: Sequence[int | None]) -> list[Figures]:
-        jobs = [FiguresJob(parameters, k, skewed, number) for number in numbers]
-        return source.run(jobs, rows, "choose")
+    def figures_of(compared: Comparison, numbers: Sequence[int | None]) -> list[Figures]:
+        return source.run([FiguresJob(number) for number in numbers], compared, "choose")
 
     first = FEWEST_CLOUDS if at_once > 1 else 0
-    figures, *drawn = figures_of(False, [None, *range(first)])
+    figures, *drawn = figures_of(comparison, [None, *range(first)])
     found = deviate_from_clouds(
-        figures, lambda numbers: figures_of(False, numbers), drawn, at_once=at_once
+        figures, lambda numbers: figures_of(comparison, numbers), drawn, at_once=at_once
     )
-    summary = parameters.summary(rows)
-    skewed = OneModeClouds(summary.rows, summary.weights)
-    if found < EVIDENCE or summary.spherical or not skewed.fits(summary.count):
+    if found < EVIDENCE or parameters.spherical:
+        return found
+    skewed = source.run([SkewedJob()], comparison, "choose")[0]
+    if skewed is None:
         return found
     others = deviate_from_clouds(
-        figures, lambda numbers: figures_of(True, numbers), at_once=at_once
+        figures, lambda numbers: figures_of(skewed, numbers), at_once=at_once
     )
     return min(found, others)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A summary, and clouds that it is compared with."""
+
+    summary: Summary
+    k: int
+    """The number of clusters that is compared."""
+    clouds: UniformClouds | OneModeClouds
+    cloud_rows: int
+    """Number of rows of a cloud."""
+
+    @property
+    def tried(self) -> int:
+        """The greatest number of clusters that rows and clouds are split into."""
+        tried = min(self.summary.most_tried, max(FEWEST_TRIED, 2 * self.k))
+        return math.ceil(self.k / REFINED) if self.k > REFINED * tried else tried
+
+    def cloud(self, number: int) -> Summary:
+        """Return the cloud with a number."""
+        seed, spherical = self.summary.seed, self.summary.spherical
+        drawn = self.clouds.draw(self.cloud_rows, stream(seed, Stream.UNIFORM_CLOUDS, number))
+        return ChoiceParameters(seed, spherical).summary(InMemoryRows(drawn, None))
 
 
 @dataclass(frozen=True)
@@ -78,38 +103,47 @@ class EvidenceJob:
 
 
 @dataclass(frozen=True)
-class FiguresJob:
-    """The figures of the clusterings of a summary, or of a cloud to compare it with, as a job."""
+class ComparisonJob:
+    """A comparison of k clusters with uniform clouds, as a job."""
 
     parameters: ChoiceParameters
     k: int
-    """The number of clusters that is compared."""
-    skewed: bool
-    """Whether the cloud has independent columns with one mode each."""
+
+    def __call__(self, rows: InMemoryRows) -> Comparison:
+        """Return the comparison, with all that its clouds have in common."""
+        summary = self.parameters.summary(rows)
+        scaled = summary.rows / summary.length
+        clouds = UniformClouds(scaled, summary.weights, summary.spherical).prepared()
+        most = min(max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * self.k), MOST_CLOUD_ROWS)
+        n = max(self.k + 1, clouds.least_rows, int(min(summary.count, most)))
+        return Comparison(summary, self.k, clouds, n)
+
+
+@dataclass(frozen=True)
+class SkewedJob:
+    """The same comparison with clouds of independent columns, as a job."""
+
+    def __call__(self, comparison: Comparison) -> Comparison | None:
+        """Return the comparison; None if not every column of the rows may have one mode."""
+        summary = comparison.summary
+        clouds = OneModeClouds(summary.rows, summary.weights).prepared()
+        return replace(comparison, clouds=clouds) if clouds.fits(summary.count) else None
+
+
+@dataclass(frozen=True)
+class FiguresJob:
+    """The figures of the clusterings of a summary, or of a cloud, as a job."""
+
     number: int | None
     """Number of the cloud; None for the summary itself."""
 
-    def __call__(self, rows: InMemoryRows) -> Figures:
+    def __call__(self, comparison: Comparison) -> Figures:
         """Return the logarithm of the share of the error that k clusters leave, and the best score."""
-        summary = self.parameters.summary(rows)
-        tried = min(summary.most_tried, max(FEWEST_TRIED, 2 * self.k))
-        if self.k > REFINED * tried:
-            tried = math.ceil(self.k / REFINED)
+        k, tried = comparison.k, comparison.tried
+        summary = comparison.summary
         if self.number is not None:
-            summary = draw_cloud(summary, self.k, self.number, self.skewed)
+            summary = comparison.cloud(self.number)
         path = summary.path(min(tried, len(summary.rows)), turns=0)
         scores = map(score, summary.candidates(path, tried, intervals_of(path)))
-        left = path.inertias[min(self.k, len(path.inertias)) - 1] / path.inertias[0]
+        left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
         return math.log(max(left, FLOOR)), max(scores, default=0.0)
-
-
-def draw_cloud(summary: Summary, k: int, number: int, skewed: bool = False) -> Summary:
-    """Return a cloud to compare k clusters of a summary with."""
-    rows, weights = summary.rows, summary.weights
-    uniform = UniformClouds(rows / summary.length, weights, summary.spherical)
-    clouds = OneModeClouds(rows, weights) if skewed else uniform
-    most = min(max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * k), MOST_CLOUD_ROWS)
-    n = max(k + 1, uniform.least_rows, int(min(summary.count, most)))
-    drawn = clouds.draw(n, stream(summary.seed, Stream.UNIFORM_CLOUDS, number))
-    parameters = ChoiceParameters(summary.seed, summary.spherical)
-    return parameters.summary(InMemoryRows(drawn, None))

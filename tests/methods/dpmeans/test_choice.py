@@ -21,8 +21,15 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.methods.dpmeans import chooser, summary
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import choose
-from dask_dpmeans.methods.dpmeans.clouds import CLEAR, CLOUDS, FEWEST_CLOUDS, UniformClouds
-from dask_dpmeans.methods.dpmeans.evidence import draw_cloud, measure_evidence
+from dask_dpmeans.methods.dpmeans.clouds import (
+    CLEAR,
+    CLOUDS,
+    FEWEST_CLOUDS,
+    UniformClouds,
+    deviate,
+    deviate_from_clouds,
+)
+from dask_dpmeans.methods.dpmeans.evidence import ComparisonJob, measure_evidence
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.dpmeans.summary import FLOOR, REFINED, ChoiceParameters, Summary
 from dask_dpmeans.sources import as_source
@@ -52,6 +59,15 @@ def summary_rows(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summar
     found = np.ones(len(rows)) if weights is None else np.asarray(weights, float)
     order = np.lexsort(rows.T[::-1])
     return Summary(np.ascontiguousarray(rows[order]), found[order], False, seed)
+
+
+def first_cloud(given: Summary) -> np.ndarray:
+    """Return the rows of a cloud that two clusters are compared with."""
+    parameters, memory = (
+        ChoiceParameters(0, spherical=False),
+        InMemoryRows(given.rows, given.weights),
+    )
+    return ComparisonJob(parameters, 2)(memory).cloud(0).rows
 
 
 @pytest.mark.parametrize("rare", [0, 1, 40])
@@ -335,9 +351,11 @@ def test_evidence_is_that_of_the_definition(seed: int, at_once: int) -> None:
         ]
         return math.log(inertias[k - 1] / inertias[0]), max(scores)
 
+    memory, parameters = InMemoryRows(rows, None), ChoiceParameters(seed, spherical=False)
+    compared = ComparisonJob(parameters, k)(memory)
     mine, drawn, wanted = figures(given), [], 0.0
     for number in range(CLOUDS):
-        cloud = draw_cloud(given, k, number)
+        cloud = compared.cloud(number)
         assert len(cloud.rows) == 80
         drawn.append(figures(cloud))
         if len(drawn) >= FEWEST_CLOUDS:
@@ -347,10 +365,33 @@ def test_evidence_is_that_of_the_definition(seed: int, at_once: int) -> None:
             wanted = deviates[0] - deviates[1]
             if abs(wanted - EVIDENCE) > CLEAR:
                 break
-    memory = InMemoryRows(rows, None)
-    parameters = ChoiceParameters(seed, spherical=False)
     found = measure_evidence(memory, memory, parameters, k, at_once)
     assert found == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 4, 16])
+@pytest.mark.parametrize("known", [0, 4])
+@pytest.mark.parametrize("decides", [4, 5, 9, 16])
+def test_clouds_after_the_one_that_decides_do_not_count(decides, known, at_once):
+    """However many are drawn at once; there are no more than `CLOUDS`."""
+    figures = [(0.1 * (-1) ** number, 0.0) for number in range(decides - 1)]
+    figures += [(-50.0, 0.0)] * (CLOUDS - len(figures))
+    mine, asked = (-0.3, 0.0), []
+
+    def of_clouds(numbers):
+        asked.extend(numbers)
+        return [figures[number] for number in numbers]
+
+    found = deviate_from_clouds(mine, of_clouds, figures[:known], at_once=at_once)
+    wanted = next(
+        value
+        for count in range(FEWEST_CLOUDS, CLOUDS + 1)
+        for firsts, seconds in [zip(*figures[:count], strict=True)]
+        for value in [deviate(firsts, mine[0]) - deviate(seconds, mine[1])]
+        if abs(value - EVIDENCE) > CLEAR or count == CLOUDS
+    )
+    assert found == wanted
+    assert asked == list(range(known, known + len(asked)))
 
 
 @pytest.mark.parametrize(("n", "d"), [(2000, 3), (30, 8), (12, 100), (20, 19)])
@@ -359,7 +400,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
     rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     weights = rng.integers(1, 3, n)
     given = summary_rows(rows, weights)
-    cloud = draw_cloud(given, 2, 0).rows
+    cloud = first_cloud(given)
     assert len(cloud) == min(weights.sum(), 2**10)
     variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))[::-1]
     kept = cloud.shape[1]
@@ -372,7 +413,7 @@ def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
 def test_clouds_are_uniform() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 3)) * [5.0, 2.0, 1.0]
     given = summary_rows(rows)
-    cloud = draw_cloud(given, 2, 0).rows
+    cloud = first_cloud(given)
     for column in cloud.T:
         assert kstest(column, uniform(column.min(), np.ptp(column)).cdf).pvalue > 0.01
 

@@ -42,4 +42,9 @@ def test_jobs_on_few_rows_choose_as_they_do_side_by_side(monkeypatch: pytest.Mon
         monkeypatch.setattr(chooser, "FEW_ROWS", few)
         found.append(choose(source, 0).choice)
     assert found[0] == found[1]
-    assert jobs == [1, 1, 1, 2, 2, 5]  # at last the rows and four clouds
+    clouds = [
+        1,
+        5,
+        1,
+    ]  # what is compared, the rows and four clouds, and whether columns have one mode
+    assert jobs == [1, 1, 1, 2, 2, *clouds]

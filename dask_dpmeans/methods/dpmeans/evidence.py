@@ -121,7 +121,7 @@ class ComparisonJob:
 
 @dataclass(frozen=True)
 class SkewedJob:
-    """The same comparison with clouds of independent columns, as a job."""
+    """A comparison with clouds of independent columns in place of uniform ones, as a job."""
 
     def __call__(self, comparison: Comparison) -> Comparison | None:
         """Return the comparison; None if not every column of the rows may have one mode."""

@@ -43,15 +43,14 @@ def measure_evidence(
     source : its workers do the work
     rows, parameters : the summary
     k : number of clusters
-    at_once : clouds that are split side by side; the last ones may not be needed
+    at_once : clouds that are split side by side after the first; the last ones may not be needed
     """
     comparison = source.run([ComparisonJob(parameters, k)], rows, "choose")[0]
 
     def figures_of(compared: Comparison, numbers: Sequence[int | None]) -> list[Figures]:
         return source.run([FiguresJob(number) for number in numbers], compared, "choose")
 
-    first = FEWEST_CLOUDS if at_once > 1 else 0
-    figures, *drawn = figures_of(comparison, [None, *range(first)])
+    figures, *drawn = figures_of(comparison, [None, *range(FEWEST_CLOUDS)])
     found = deviate_from_clouds(
         figures, lambda numbers: figures_of(comparison, numbers), drawn, at_once=at_once
     )

@@ -8,6 +8,7 @@ outliers, or all rows of a cluster.
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -55,15 +56,12 @@ def exchange_and_kick(
     if divergence.spherical:
         shifted = rows / divergence.length
 
-    settled = dict[bytes, Exchanged]()  # kicks of few rows are often the same
-
-    def settle(start: Int64Array) -> Exchanged:
-        each, key = weights / heaviest, start.tobytes()
-        if key not in settled:
-            settled[key] = exchange(
-                shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
-            )
-        return settled[key]
+    @cache  # kicks of few rows often lead to the same labels
+    def settle(start: bytes) -> Exchanged:
+        each, labels = weights / heaviest, np.frombuffer(start, np.int64)
+        return exchange(
+            shifted, each, labels, price, MOST_PASSES, divergence, outlier_penalty / unit
+        )
 
     outliers = math.isfinite(outlier_penalty)
 
@@ -73,11 +71,11 @@ def exchange_and_kick(
         return squared_distances(shifted, shifted[row : row + 1], np.zeros(len(rows), np.intp))
 
     start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)
-    best = settle(start)
+    best = settle(start.tobytes())
     labels, least = _renumber(best.labels), LEAST_GAIN * price.threshold(1)
     (n, d), failures, work = rows.shape, 0, 0
     while failures < kicks and work < MOST_WORK:
-        found = settle(kick(apart, labels, random, outliers=outliers))
+        found = settle(kick(apart, labels, random, outliers=outliers).tobytes())
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
         if found.objective < best.objective - least:

@@ -42,6 +42,10 @@ CALLS, READ, COLUMN, WIDE, FIRST = 33, 1000, 100, 24, 2**15
 for each of its columns, of so many at most; and numbers for a row in the steps of few clusters.  For each
 row and step, rows in balls took 1.5 to 4.3 microseconds in 2 to 64 columns, which this is about, and
 normal rows 2.6 to 21."""
+ASSIGN, PASS, DISTANCE, HALVE = 40 * CALL, 90, 5, 630
+"""Numbers that NumPy handles when rows are assigned: for each time, each row, each number of rows that
+are compared with a center, and each number of a cluster that is halved.  24 paths of 300 to 8,000 normal
+rows and balls in 2 to 64 columns took .7 to 1.2 of what this says."""
 KNOWN = 64
 """Gains that are remembered without Numba, for each of the most clusters."""
 AHEAD = 2**16
@@ -89,14 +93,13 @@ def center_path(
     turns : most ways down and up after the first way up; 0 for splits alone
     stride : if not 0, one cluster in so many is halved at once, and there are splits alone
     """
-    most = min(most, len(rows))
-    clusters = Clusters(rows, weights, most, spherical)
-    if numba_support.AVAILABLE:
-        compiled = CompiledClusters(rows, weights, most, spherical)
-        if compiled.pay(turns, stride):
-            clusters = compiled
+    problem = rows, weights, min(most, len(rows)), spherical
+    compiled = CompiledClusters(*problem) if numba_support.AVAILABLE else None
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
-        search = _Search(clusters)
+        if compiled is not None and compiled.pay(0, compiled.least_work(turns, stride)):
+            search = _Search(compiled)
+        else:
+            search = _Search(Clusters(*problem), compiled)
         if stride:
             search.leap_up(stride)
             return search.path()
@@ -142,8 +145,9 @@ class Step(NamedTuple):
 class _Search:
     """The best clusterings so far, and the clusters that steps change."""
 
-    def __init__(self, clusters: "Clusters") -> None:
-        self.clusters = clusters
+    def __init__(self, clusters: "Clusters", compiled: "CompiledClusters | None" = None) -> None:
+        self.clusters, self.compiled = clusters, compiled
+        """The compiled ones take over once the others have worked as long as compiling takes."""
         self.best: dict[int, _Best] = {}
         self.present = 0
         """Number of clusters whose best clustering the clusters are; 0 for none."""
@@ -165,6 +169,7 @@ class _Search:
         k, after = 0, 1
         while k < after < self.clusters.most:
             k = after
+            self._restore(k)
             step = self.clusters.split(k, min(max(1, k // stride), self.clusters.most - k))
             self._keep(step)
             after = step.k
@@ -209,11 +214,15 @@ class _Search:
                 fell |= self._keep(step)
 
     def _restore(self, k: int) -> None:
-        """Make the clusters the best clustering of k clusters, if they are not."""
+        """Make the clusters the best clustering of k clusters, if they are not; compiled ones if these pay."""
         if self.present != k:
             self.clusters.centers[:k] = self.best[k].centers
             self.clusters.restore(k)
         self.present = 0
+        if self.compiled is not None and self.compiled.pay(self.clusters.handled):
+            self.compiled.take_over(self.clusters, k)
+            self.clusters, self.compiled = self.compiled, None
+        self.clusters.handled = 0
 
     def _keep(self, step: Step) -> bool:
         """Keep clusters unless better ones are known, and return whether the error fell."""
@@ -245,6 +254,8 @@ class Clusters:
         self.labels, self.squared = np.zeros(n, np.int64), np.zeros(n)
         self.sides = np.zeros(n, np.bool_)
         """(n,), which rows of a cluster leave when it is halved."""
+        self.handled = 0
+        """Numbers that NumPy has handled since that was last asked; see `ASSIGN`."""
         self._halves: dict[bytes, tuple[float, BoolArray]] = {}
         """Gains and sides by the digest of the rows of a cluster."""
 
@@ -300,6 +311,7 @@ class Clusters:
         new = {
             key: rows for key, rows in zip(keys, members, strict=True) if key not in self._halves
         }
+        self.handled += HALVE * sum(map(len, new.values())) * self.rows.shape[1]
         halves = halve_each(self.rows, self.weights, list(new.values()), self.spherical)
         self._halves.update(zip(new, halves, strict=True))
         for c, key, rows in zip(clusters, keys, members, strict=True):
@@ -359,6 +371,7 @@ class Clusters:
 
         Return the clusters whose rows changed.
         """
+        self.handled += ASSIGN + PASS * len(self.rows)
         targets, changed = np.flatnonzero(moved), np.zeros(len(moved), np.bool_)
         own = moved[self.labels]
         rows, others = np.flatnonzero(own), np.flatnonzero(~own)
@@ -386,6 +399,7 @@ class Clusters:
 
         Of equals the lowest number wins.  Clusters whose rows change are marked, (k,).
         """
+        self.handled += DISTANCE * len(rows) * len(among) * self.rows.shape[1]
         height = max(1, DISTANCES_AT_ONCE // len(among))
         for start in range(0, len(rows), height):
             part = rows[start : start + height]
@@ -460,14 +474,30 @@ class CompiledClusters(Clusters):
         self._taken: Taken = taken
         self._all = self._data, state, self._lists, self._marks, self._buffers, halves, taken
 
-    def pay(self, turns: int, stride: int) -> bool:
-        """Return whether a path with so many turns is to be compiled; see `numba_support.pays`."""
+    def least_work(self, turns: int, stride: int) -> int:
+        """Return about the numbers that NumPy handles at least in a path with so many turns."""
         (n, d), most = self.rows.shape, self.most
         if stride:
             most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0
         step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
-        work = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        return pays(walk, (*self._all, most, 1, 1), work)
+        return (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
+
+    def pay(self, work: int, ahead: int = 0) -> bool:
+        """Return whether compiled steps pay after so much work without, or more ahead; see `numba_support.pays`."""
+        return pays(walk, (*self._all, self.most, 1, 1), work, ahead=ahead)
+
+    def take_over(self, clusters: Clusters, k: int) -> None:
+        """Become k clusters as they are."""
+        pool, starts, counts, free, reach = self._lists
+        for name in ("centers", "masses", "errors", "gains", "labels", "squared", "sides"):
+            getattr(self, name)[:] = getattr(clusters, name)
+        n, counts[:] = len(self.labels), np.bincount(self.labels, minlength=len(counts))
+        pool[:n], starts[:], free[0] = (
+            np.argsort(self.labels, kind="stable"),
+            counts.cumsum() - counts,
+            n,
+        )
+        np.maximum.at(reach, self.labels, self.squared)
 
     def restore(self, k: int) -> None:
         """Give the rows to the k centers as they are."""

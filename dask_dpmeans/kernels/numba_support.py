@@ -46,10 +46,10 @@ LEAST_WORK = 2**30
 """Numbers that NumPy handles in about a second; tests set it to 0."""
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
-COMPILING = 3e-4
-"""Seconds that Numba compiles a byte of code: .2e-3 to .45e-3 in loops that took .1 to 6 seconds."""
-LOADING = 2**26
-"""Work of one loop after which Numba is loaded, which takes some 0.4 seconds."""
+COMPILING = 1e-3
+"""Seconds that Numba compiles a byte of code: .9e-3 to 1.4e-3 in loops that took 4 to 24 seconds."""
+LOADING = 2**29
+"""Work of one loop, past or ahead, for which Numba is loaded: that took .6 to .9 seconds."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 UNIT = 2**28
@@ -145,7 +145,7 @@ class CompiledLoop(Generic[Arguments, Returned]):
         if kinds in self.ready:
             return True
         done = self.work[kinds] = self.work.get(kinds, 0) + work + CALL
-        if kinds not in self.past and (done >= LOADING or "numba" in sys.modules):
+        if kinds not in self.past and (max(done, ahead) >= LOADING or "numba" in sys.modules):
             self.past[kinds] = self._past(kinds)
             if compiler.load_compiled(self.compiled, arguments):
                 self.ready.add(kinds)

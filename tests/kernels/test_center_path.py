@@ -1,5 +1,6 @@
 """Paths over numbers of clusters: what each clustering promises, and that bounds change no bit."""
 
+import itertools
 import math
 from itertools import pairwise
 
@@ -11,7 +12,16 @@ from optimum import labelings
 from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.center_path import VANISHING, Clusters, CompiledClusters, center_path
+from dask_dpmeans.kernels.center_path import (
+    ASSIGN,
+    DISTANCE,
+    HALVE,
+    PASS,
+    VANISHING,
+    Clusters,
+    CompiledClusters,
+    center_path,
+)
 from dask_dpmeans.kernels.center_path_compiled import _bound, _threshold
 from dask_dpmeans.kernels.halves import halve
 
@@ -193,6 +203,32 @@ def test_compiled_loops_return_the_same_bytes(
         second = center_path(rows, weights, most, spherical, turns, stride)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
+
+
+@given(problems(), st.integers(0, 4), st.sampled_from([0, 0, 1, 3]), st.integers(1, 40))
+def test_compiled_steps_take_over_in_the_middle_of_a_path(problem, turns, stride, after):
+    """Wherever they do, clusters, their gains and the sides of their rows stay as they are."""
+    rows, weights, most, spherical = problem
+    asked = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        if numba_support.AVAILABLE:
+            patch.setattr(CompiledClusters, "pay", lambda *_: next(asked) >= after)
+        first = center_path(rows, weights, most, spherical, turns, stride)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        second = center_path(rows, weights, most, spherical, turns, stride)
+    assert first.inertias.tobytes() == second.inertias.tobytes()
+    assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
+
+
+def test_a_path_counts_what_numpy_handles(monkeypatch):
+    """Four rows go to one center, then four numbers are halved, and the rows go to one of two centers."""
+    told = []
+    monkeypatch.setattr(numba_support, "AVAILABLE", True)
+    monkeypatch.setattr(CompiledClusters, "pay", lambda _, work, ahead=0: told.append(work))
+    center_path(np.array([[0.0], [1.0], [8.0], [9.0]]), np.ones(4), 3, turns=0)
+    each = ASSIGN + 4 * PASS
+    assert told == [0, each + 4 * DISTANCE, each + 4 * HALVE + 8 * DISTANCE]
 
 
 @pytest.mark.parametrize(

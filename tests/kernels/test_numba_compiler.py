@@ -198,7 +198,7 @@ def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, be
 def test_the_path_waits_for_the_time_to_compile_all_of_its_loops(monkeypatch):
     told = []
     monkeypatch.setattr(center_path, "pays", lambda loop, *_: told.append((loop,)))
-    CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0, 0)
+    CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0)
     parts = set().union(*(loop.parts for loop in told[0]))
     modules = (vars(center_path_compiled), vars(halves_compiled))
     loops = [each for names in modules for each in names.values() if isinstance(each, CompiledLoop)]

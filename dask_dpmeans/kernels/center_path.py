@@ -480,7 +480,8 @@ class CompiledClusters(Clusters):
         if stride:
             most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0
         step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
-        return (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
+        found: int = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
+        return found
 
     def pay(self, work: int, ahead: int = 0) -> bool:
         """Return whether compiled steps pay after so much work without, or more ahead; see `numba_support.pays`."""

@@ -116,6 +116,22 @@ for least, loaded in ((3 * numba_support.CALL, False), (2 * numba_support.CALL, 
     assert run(script) == ""
 
 
+def test_numba_is_loaded_for_its_cache_at_once_if_so_much_work_is_ahead(run):
+    run(COMPILE)
+    script = """
+import sys
+import numpy as np
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.moments import greatest_compiled
+given = np.array([0, 1, 0], np.int32), np.array([1.0, 2.0, 3.0]), np.zeros(2)
+numba_support.LOADING = least = 9 * numba_support.CALL
+for ahead in (least - 1, least):
+    pays = numba_support.pays(greatest_compiled, given, 0, ahead=ahead)
+    assert ("numba" in sys.modules, pays) == (ahead == least,) * 2
+"""
+    assert run(script) == ""
+
+
 def test_the_user_is_told_once_that_loops_are_compiled_and_not_when_they_are_loaded(run):
     assert run(COMPILE) == f"{MESSAGE}{KEPT}\n"
     assert run(COMPILE) == ""
@@ -197,7 +213,7 @@ def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, be
 
 def test_the_path_waits_for_the_time_to_compile_all_of_its_loops(monkeypatch):
     told = []
-    monkeypatch.setattr(center_path, "pays", lambda loop, *_: told.append((loop,)))
+    monkeypatch.setattr(center_path, "pays", lambda loop, *_, **__: told.append((loop,)))
     CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0)
     parts = set().union(*(loop.parts for loop in told[0]))
     modules = (vars(center_path_compiled), vars(halves_compiled))
@@ -271,7 +287,7 @@ def test_short_searches_are_compiled_at_once_if_they_are_long(monkeypatch, n, pe
     loops, searched = (settle_compiled, cross_compiled), []
     for loop, name in product(loops, ("ready", "work", "past")):
         monkeypatch.setattr(loop, name, type(getattr(loop, name))())
-    monkeypatch.setattr(numba_support, "LEAST_WORK", 2**30)
+    monkeypatch.setattr(numba_support, "LEAST_WORK", 2**28)
     monkeypatch.setattr(numba_compiler, "load_compiled", lambda *_: False)
     for name in ("move_rows", "_nearest_two"):
         whole = getattr(short_search, name)

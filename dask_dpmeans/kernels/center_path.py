@@ -94,12 +94,11 @@ def center_path(
     stride : if not 0, one cluster in so many is halved at once, and there are splits alone
     """
     problem = rows, weights, min(most, len(rows)), spherical
-    compiled = CompiledClusters(*problem) if numba_support.AVAILABLE else None
+    compiled = None
+    if numba_support.AVAILABLE:
+        compiled = CompiledClusters(*problem, _least_work(rows.shape, problem[2], turns, stride))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
-        if compiled is not None and compiled.pay(0, compiled.least_work(turns, stride)):
-            search = _Search(compiled)
-        else:
-            search = _Search(Clusters(*problem), compiled)
+        search = _Search(Clusters(*problem), compiled)
         if stride:
             search.leap_up(stride)
             return search.path()
@@ -443,13 +442,24 @@ def _scale(rows: Float64Array) -> float:
     return math.ldexp(1.0, -math.frexp(widest)[1])
 
 
+def _least_work(shape: tuple[int, int], most: int, turns: int, stride: int) -> int:
+    """Return about the numbers that NumPy handles at least in a path; see `center_path`."""
+    n, d = shape
+    if stride:
+        most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0
+    step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
+    found: int = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
+    return found
+
+
 class CompiledClusters(Clusters):
-    """Clusters whose steps are compiled."""
+    """Clusters whose steps are compiled; `ahead` are the numbers that NumPy would handle."""
 
     def __init__(
-        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool
+        self, rows: Float64Array, weights: Float64Array, most: int, spherical: bool, ahead: int = 0
     ) -> None:
         super().__init__(rows, weights, most, spherical)
+        self.ahead = ahead
         (n, d), room = rows.shape, most + 1
         self._data: Data = (rows, weights, spherical)
         scale = _scale(rows)
@@ -474,18 +484,9 @@ class CompiledClusters(Clusters):
         self._taken: Taken = taken
         self._all = self._data, state, self._lists, self._marks, self._buffers, halves, taken
 
-    def least_work(self, turns: int, stride: int) -> int:
-        """Return about the numbers that NumPy handles at least in a path with so many turns."""
-        (n, d), most = self.rows.shape, self.most
-        if stride:
-            most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0
-        step = CALLS * CALL + n * (READ + COLUMN * min(d, WIDE))
-        found: int = (1 + turns) * (most * step + FIRST * n) + (1 + turns) // 2 * most**3 * d
-        return found
-
-    def pay(self, work: int, ahead: int = 0) -> bool:
-        """Return whether compiled steps pay after so much work without, or more ahead; see `numba_support.pays`."""
-        return pays(walk, (*self._all, self.most, 1, 1), work, ahead=ahead)
+    def pay(self, work: int) -> bool:
+        """Return whether compiled steps pay after so much work without; see `numba_support.pays`."""
+        return pays(walk, (*self._all, self.most, 1, 1), work, ahead=self.ahead)
 
     def take_over(self, clusters: Clusters, k: int) -> None:
         """Become k clusters as they are."""

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds of compiling after which the user is told."""
-MESSAGE = "Numba compiles loops of dask_dpmeans, which takes seconds, "
+MESSAGE = "Numba compiles loops of dask_dpmeans, which can take half a minute, "
 KEPT = "and keeps what it compiles for the next time"
 NOT_KEPT = "each time anew, since no folder for the compiled code can be written: set NUMBA_CACHE_DIR to one"
 

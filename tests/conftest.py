@@ -8,6 +8,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.numba_support import PastWork
+from dask_dpmeans.methods.dpmeans import search
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -39,3 +40,9 @@ def no_cached_s3() -> Iterator[None]:
     """
     yield
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def few_kicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches end after eight kicks that fail: what is compared is the same however good they are."""
+    monkeypatch.setattr(search, "KICKS", 8)

@@ -29,12 +29,6 @@ TIED = "categorical missing"
 """A kind of which many rows cost equally much at two centers, to rounding, so that either is right."""
 
 
-@pytest.fixture
-def few_kicks(monkeypatch):
-    """Searches end after eight kicks that fail: what is compared is the same however good they are."""
-    monkeypatch.setattr(search, "KICKS", 8)
-
-
 def assert_labels_are_cheapest(rows, labels):
     """Each row is at the center that is cheapest by the reference, but for ties to 1e-9."""
     labels = np.asarray(labels)

@@ -9,13 +9,24 @@ from rows_cases import FLOOR, MIXED, NAMED, ROWS, Case
 from rows_reference import OUTLIER, Price, table
 
 from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans.methods.dpmeans import row_exchange, search
 
+pytestmark = pytest.mark.usefixtures("few_kicks")
+all_kicks = pytest.mark.usefixtures("every_kick")
 SEEDS = range(4)
 DIVERGENCES = [name for name in ROWS if name != "cosine"]
 """Names of divergences, ..."""
 SINGLE = [name for name in DIVERGENCES if name != "mixed"]
 """... of those of all columns."""
 POSITIVE = {"itakura-saito", "multinomial"}
+TIED = {"poisson", "bernoulli", "categorical"}
+"""Divergences at which many rows cost equally much at two centers, so that rounding decides."""
+
+
+@pytest.fixture
+def every_kick(monkeypatch, few_kicks):
+    """Searches that are to end alike by different ways take all kicks."""
+    monkeypatch.setattr(search, "KICKS", row_exchange.KICKS)
 
 
 def search_of(instance, X=None, **parameters):
@@ -64,6 +75,7 @@ def test_lengths_of_documents_do_not_count(seed):
     assert same_partition(other, plain)
 
 
+@all_kicks
 @pytest.mark.parametrize("seed", SEEDS)
 def test_zeros_and_ones_can_be_exchanged(seed):
     instance = Case("bernoulli").instance(seed, 12)
@@ -71,6 +83,7 @@ def test_zeros_and_ones_can_be_exchanged(seed):
     assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
 
 
+@all_kicks
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_categories_cost_what_zeros_and_ones_do(seed):
     instance = Case("bernoulli").instance(seed, 12)
@@ -79,6 +92,7 @@ def test_two_categories_cost_what_zeros_and_ones_do(seed):
     assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
 
 
+@all_kicks
 @pytest.mark.parametrize("name", ["categorical", "categorical missing"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_categories_changes_no_cost(name, seed):
@@ -115,15 +129,16 @@ def test_defaults_that_are_said_change_no_byte(searching, said):
     assert plain.labels_.tobytes() == other.labels_.tobytes()
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("missing", ["observed", "unscaled"])
-def test_where_nothing_is_missing_what_is_missing_makes_no_difference(name, missing):
-    if name == "multinomial":
-        return
+@pytest.mark.parametrize("name", [name for name in DIVERGENCES if name != "multinomial"])
+def test_where_nothing_is_missing_what_is_missing_makes_no_difference(name, request):
+    if name in TIED:
+        request.getfixturevalue("every_kick")
     for seed in SEEDS:
         instance = Case(name).instance(seed, 30)
-        plain, other = search_of(instance), search_of(instance, missing=missing)
-        assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
+        plain = search_of(instance)
+        for missing in ("observed", "unscaled"):
+            other = search_of(instance, missing=missing)
+            assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -156,6 +171,7 @@ def test_a_row_far_from_all_others_is_an_outlier_and_drags_no_center():
     assert model.predict([[0.0, 0.0], [40.0, -40.0]]).tolist() == [0, OUTLIER]
 
 
+@all_kicks
 @pytest.mark.parametrize("name", ["squared outliers", "mixed missing outliers", "poisson"])
 def test_rows_without_weight_change_no_cluster(name):
     for seed in SEEDS:

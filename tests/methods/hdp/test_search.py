@@ -36,9 +36,9 @@ FEWER = settings(max_examples=8)
 
 
 @st.composite
-def fits(draw):
-    """Rows, weights and groups, as a source and a method."""
-    rows = draw(tables(rows=(5, 60), kinds=("grid", "clouds", "offset")))
+def fits(draw, most=60):
+    """Rows, at most so many, weights and groups, as a source and a method."""
+    rows = draw(tables(rows=(5, most), kinds=("grid", "clouds", "offset")))
     weights = draw(weights_of(len(rows), (0.0, 0.3, 1.0, 7.7)))
     groups = draw(groupings(len(rows)))
     source = as_source(
@@ -55,7 +55,7 @@ def fits(draw):
 
 
 @FEWER
-@given(fits())
+@given(fits(most=32))  # whole searches
 def test_the_objective_falls_and_belongs_to_the_labels(fit):
     rows, weights, groups, source, method = fit
     each = np.ones(len(rows)) if weights is None else weights
@@ -158,7 +158,7 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
 
 
 @FEWER
-@given(fits(), st.data())
+@given(fits(most=32), st.data())  # whole searches
 def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
     rows, weights, groups, source, method = fit
     chunks = data.draw(chunkings(len(rows), empty=False))
@@ -182,7 +182,7 @@ def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
 
 
 @FEWER
-@given(fits())
+@given(fits(most=32))  # whole searches
 def test_a_search_goes_on_from_any_step_to_the_same_end(fit):
     *_, source, method = fit
     with mock.patch.multiple(moves, MAX_CLOSINGS=4, MAX_SPLITS=4):

@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,8 @@ def test_phrases_that_are_hard_to_read_are_not_used():
     assert not found, "\n".join(found)
 
 
-def known_names() -> set[str]:
+@cache
+def known_names() -> frozenset[str]:
     """Every name in the code of the package, the stem of every file, and the words of short texts."""
     names = set()
     for path in files():
@@ -139,10 +141,10 @@ def known_names() -> set[str]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 names.update(re.findall(r"\w+", node.value) if len(node.value) < 60 else [])
-    return names
+    return frozenset(names)
 
 
-def unknown_names(path: Path, known: set[str]) -> Iterator[str]:
+def unknown_names(path: Path, known: frozenset[str]) -> Iterator[str]:
     """Names in backticks in the docs of a file that no code has, but for names of other packages."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):

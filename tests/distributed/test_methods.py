@@ -1,5 +1,7 @@
 """Each method on two worker processes, of which some are killed: the same bytes as on threads."""
 
+from unittest import mock
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, SpectralDPMeans, f
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.estimators.kernel_maps import Approximation
 from dask_dpmeans.kernels.answers import Gather
-from dask_dpmeans.methods.hdp import batch, search
+from dask_dpmeans.methods.hdp import batch, moves, search
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.kernel.batch import Method
 from dask_dpmeans.sources import as_source, source_of_features
@@ -64,6 +66,7 @@ def same_bytes(one, other, names):
         assert first.tobytes() == second.tobytes(), (one, name)
 
 
+@mock.patch.multiple(moves, MAX_CLOSINGS=4, MAX_SPLITS=4)  # trials that fail take most of the time
 def test_a_fit_of_data_sets_survives_a_worker(mortal, tmp_path):
     rows = zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(50, 1))
     sets = zarr.create_array(

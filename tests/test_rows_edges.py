@@ -280,6 +280,16 @@ def test_a_row_of_which_nothing_was_observed_gets_no_label_and_costs_nothing():
     assert model.predict(X).tolist() == model.labels_.tolist()
 
 
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame])
+def test_new_rows_of_which_nothing_was_observed_get_no_label_whatever_is_beside_them(form):
+    X = np.array([[0.0, 0.0], [0.5, np.nan], [np.nan, 9.0], [9.0, 9.0]])
+    model, nothing = fit_of(X, "squared", 3.0, missing="observed"), np.full((2, 2), np.nan)
+    assert model.predict(form(np.concatenate([X, nothing])))[-2:].tolist() == [OUTLIER] * 2
+    assert model.predict(form(nothing)).tolist() == [OUTLIER] * 2
+    assert model.score(nothing) == 0
+    assert model.impute(nothing).tolist() == [[9.5 / 3, 6.0]] * 2
+
+
 @pytest.mark.parametrize("size", [1e12, 1e-12])
 @pytest.mark.parametrize("name", ["poisson", "itakura-saito", "multinomial", "squared"])
 def test_huge_and_tiny_numbers_cost_what_the_reference_says(name, size):
@@ -398,6 +408,15 @@ def test_missing_values_are_an_error_by_default(name):
     divergence = dict(enumerate(MIXED)) if name == "mixed" else name
     with pytest.raises(InputError, match=r"(?i)nan"):
         fit_of(X, divergence, 1.0)
+
+
+def test_weights_of_zero_are_told_from_rows_without_values():
+    X = np.array([[np.nan, np.nan], [1.0, 2.0]])
+    model = DPMeans(1.0, missing="observed")
+    with pytest.raises(InputError, match="every row with a value has a sample_weight of zero"):
+        model.fit(X, sample_weight=[1, 0])
+    with pytest.raises(InputError, match="every sample_weight is zero"):
+        model.fit(X[1:], sample_weight=[0])
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

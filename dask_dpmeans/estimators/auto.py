@@ -34,14 +34,17 @@ class AutoMixin(ClustersMixin):
 
     _auto_type: ClassVar[type[Auto]]
     """What chooses the penalties."""
-    _choice_type: ClassVar[type[Choice]] = Choice
-    """The type of `choice_`."""
     _allowed: ClassVar[str] = "> 0"
     """Numbers that penalties can be."""
     _unchosen: ClassVar[float] = 1.0
     """The penalties of the algorithm before some are chosen."""
     choice_: Choice | None
     cluster_stability_: Float64Array | None
+
+    @property
+    def _choice_type(self) -> type[Choice]:
+        """The type of `choice_`."""
+        return Choice
 
     @property
     def _chooses(self) -> bool:

@@ -25,6 +25,7 @@ from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts, numbers_of
 from dask_dpmeans.lazy import LazyModule
+from dask_dpmeans.methods.dpmeans.choice import leading_column
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -111,12 +112,14 @@ class DivergenceMap:
             factors = factors * _ratio(costs.weights, totals, 1.0)
             encoding = Encoding.of(layout, means, factors, self.smoothing, self.missing)
         doubles = replace(source, prepare=replace(source.prepare, dtype=np.dtype(np.float64)))
+        squared = set(layout.names) == {PLAIN} and not self._balanced
         return MappedRows(
             sources.source_of_features(doubles, encoding),
             passes=passes,
             arrays=arrays_of(encoding),
             divergence=EncodedDivergence(encoding),
             flat=partial(complete_rows, EncodedDivergence(encoding)),
+            leading=leading_column(source) if squared else None,
         )
 
     @property

@@ -40,7 +40,7 @@ from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.choice import AUTO
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, CostChoice
 from dask_dpmeans.methods.dpmeans.dry_run import ClusterSample, open_centers, search_centers
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.search import BEST, EFFORTS, NORMAL
@@ -373,6 +373,10 @@ class DPMeans(
     def _price(self, penalty: float | None) -> Price:
         method = self.method()
         return (method if penalty is None else replace(method, penalty=self._cost(penalty))).price
+
+    @property
+    def _choice_type(self) -> type[Choice]:
+        return Choice if self._feature_map() is None else CostChoice
 
     def _cost(self, penalty: float) -> float:
         """Return a penalty, a radius or a price, in units of the cost."""

@@ -31,6 +31,8 @@ class MappedRows:
     """What mapped rows cost, if the map has learned that too."""
     flat: Callable[[Float64Array], Float64Array] | None = None
     """Map of these to rows, (n, m), whose squared distances are about the costs."""
+    leading: str | None = None
+    """The column, by name or number, that holds nearly all of the costs; None if none does."""
 
     def method(self, method: AnyValue) -> AnyValue:
         """Return a method of the mapped rows."""
@@ -43,7 +45,9 @@ class MappedRows:
         """Return a choice of penalties of a method of the mapped rows."""
         if self.divergence is None:
             return auto
-        changed: AnyValue = replace(auto, method=self.method(auto.method), flat=self.flat)
+        changed: AnyValue = replace(
+            auto, method=self.method(auto.method), flat=self.flat, leading=self.leading
+        )
         return changed
 
 

@@ -82,7 +82,13 @@ def open_source(
 
     summary, prepare = column_statistics(layout.stored_dtype, layout.prepare, fold, columns.scale)
     check_summary(
-        summary, layout.rows, prepare, needs.centers, arrays.groups_name, layout.column_names
+        summary,
+        layout.rows,
+        prepare,
+        needs.centers,
+        arrays.groups_name,
+        layout.column_names,
+        layout.weights is not None,
     )
     return RowSource(
         plan,

@@ -172,7 +172,7 @@ class Layout:
         if no_weight and shard.rows.shape[0] < self.plan.n_rows:
             # Later rows may have weights. Without any there is no mean; weights of 1 take as long.
             return self.in_memory(replace(shard, weights=None), scale)
-        check_summary(summary, self.rows, prepare, None)
+        check_summary(summary, self.rows, prepare, None, weighted=weights is not None)
         return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 

@@ -18,6 +18,7 @@ from test_schemas import schema
 from dask_dpmeans import (
     CorruptStoreError,
     DPMeans,
+    HDPMeans,
     InputError,
     KernelDPMeans,
     LinkageDPMeans,
@@ -321,6 +322,59 @@ def test_a_column_that_outweighs_the_others_is_named_with_the_way_out(tmp_path: 
     assert load(tmp_path / "run").choice_.leading == "'salary'"
     fit(tmp_path / "t.parquet", tmp_path / "even", DPMeans(random_state=0), scale="std")
     assert load(tmp_path / "even").choice_.leading is None
+
+
+def salaries() -> pd.DataFrame:
+    """Two clusters of ages and salaries, with some ages missing."""
+    rng = np.random.default_rng(0)
+    ages, salaries = rng.normal([[25], [60]], 2, (2, 60)), rng.normal([[3], [6]], 0.2, (2, 60))
+    frame = pd.DataFrame({"age": ages.ravel(), "salary": 1e4 * salaries.ravel()})
+    frame.iloc[::9, 0] = np.nan
+    return frame
+
+
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 3}, {"noise": 0.1}])
+def test_shapes_name_a_column_that_outweighs_the_others_too(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    rows, model = salaries().dropna(), LinkageDPMeans(**options, random_state=0)
+    told = r"Column 'salary' holds nearly all of the squared spread.*--scale std"
+    with pytest.warns(UserWarning, match=told):
+        model.fit(rows)
+    assert "Column 'salary' holds" in model.choice_.reason
+    with pytest.warns(UserWarning, match="Column 1 holds nearly all"):
+        fit(rows.to_numpy(), tmp_path / "run", LinkageDPMeans(random_state=0))
+    assert load(tmp_path / "run").choice_.leading == "1"
+
+
+def test_shapes_name_no_column_where_directions_or_scaled_columns_count(tmp_path: Path) -> None:
+    rows = salaries().dropna().to_numpy()
+    assert LinkageDPMeans(metric="cosine", random_state=0).fit(rows).choice_.leading is None
+    fit(rows, tmp_path / "run", LinkageDPMeans(random_state=0), scale="std")
+    assert load(tmp_path / "run").choice_.leading is None
+
+
+@pytest.mark.parametrize("method", [DPMeans, HDPMeans])
+def test_a_column_that_outweighs_the_others_is_named_with_missing_values(method: Any) -> None:
+    frame, options = salaries(), {"missing": "observed", "random_state": 0}
+    groups = {"groups": np.zeros(120, int)} if method is HDPMeans else {}
+    with pytest.warns(UserWarning, match="Column 'salary' holds nearly all of the squared spread"):
+        method(**options).fit(frame, **groups)
+    for other in ({"balance_columns": True}, {"divergence": "poisson"}):
+        assert method(**options, **other).fit(frame, **groups).choice_.leading is None
+
+
+@pytest.mark.parametrize("other", [{"missing": "observed"}, {"metric": "haversine"}])
+def test_shapes_are_advised_only_where_they_take_the_rows(
+    other: dict[str, str], tmp_path: Path
+) -> None:
+    rows, advice = np.random.default_rng(0).normal(size=(60, 2)), "LinkageDPMeans, or the command"
+    assert advice in DPMeans(random_state=0).fit(rows).choice_.reason
+    model = fit(rows, tmp_path / "run", DPMeans(random_state=0, **other))
+    told = model.choice_.reason
+    assert told.startswith("1 cluster. The best division is into")
+    assert advice not in told
+    assert load(tmp_path / "run").choice_.reason == told
 
 
 @pytest.mark.parametrize("rows", [[[3.0, 4.0]], [[3.0, 4.0]] * 2, [[3.0, 4.0], [3.0, 5.0]]])

@@ -18,7 +18,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import search
-from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, leading_column
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice, CostChoice, leading_column
 from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose_from, choose_from_summary, flatten
 from dask_dpmeans.methods.dpmeans.outlier_share import costs_of, outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.search_state import State
@@ -43,6 +43,8 @@ class AutoPenalty:
     """The search, at any penalty."""
     flat: Callable[[Float64Array], Float64Array] | None = None
     """Map of rows to a space where squared distances are about the costs, if these are others."""
+    leading: str | None = None
+    """The column that holds nearly all of such costs; None if none does."""
 
     def __post_init__(self) -> None:
         if self.method.divergence.general is not None and self.flat is None:
@@ -67,9 +69,11 @@ class AutoPenalty:
         passes = chosen.passes
         if self.method.may_have_outliers and not chosen.choice.of_part:
             chosen = self._choose_without_outliers(source, rows, parameters, chosen)
-        choice = chosen.choice
+        choice = replace(chosen.choice, leading=self.leading)
         if self.flat is None and not divergence.spherical:
             choice = replace(choice, leading=leading_column(source))
+        if self.method.learned is not None:
+            choice = CostChoice(**vars(choice))
         chosen = replace(chosen, choice=choice, passes=passes)
         return ChosenMethod(self.at(chosen.choice, seed), chosen)
 

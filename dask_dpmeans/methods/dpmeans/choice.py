@@ -402,6 +402,15 @@ class Choice:
         return known
 
 
+class CostChoice(Choice):
+    """A choice for rows with other costs than squared distances, such as tables with missing values.
+
+    `LinkageDPMeans` does not take such rows.
+    """
+
+    shapes: ClassVar[str] = ""
+
+
 def leading_column(source: Source) -> str | None:
     """Return the column, by name or number, with nearly all of the squared spread; None if none has.
 

@@ -56,6 +56,8 @@ class AutoPrices:
     """The search, at any prices."""
     flat: Callable[[Float64Array], Float64Array] | None = None
     """Map of rows to a space where squared distances are about the costs, if these are others."""
+    leading: str | None = None
+    """The column that holds nearly all of such costs; None if none does."""
 
     def choose(self, source: Source, seed: int) -> "ChosenPrices":
         """Choose both prices for the rows of all data sets."""
@@ -67,7 +69,7 @@ class AutoPrices:
             SharedAlternative(**vars(each), uses=len(keys))
             for each, keys in zip(chosen.choice.alternatives, uses, strict=True)
         )
-        leading = leading_column(source) if self.flat is None else None
+        leading = leading_column(source) if self.flat is None else self.leading
         found = vars(chosen.choice) | {"alternatives": alternatives, "leading": leading}
         choice = SharedChoice(**found)
         prices: dict[str, Any] = choice.penalties

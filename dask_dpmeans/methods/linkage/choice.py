@@ -70,8 +70,7 @@ class LinkageChoice(Choice):
         return None
 
     @property
-    def reason(self) -> str:
-        """Why this number of clusters was chosen, in a sentence or two."""
+    def _why(self) -> str:
         chosen, count = self.chosen, format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number of clusters or a price given."

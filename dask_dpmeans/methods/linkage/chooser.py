@@ -30,7 +30,7 @@ from dask_dpmeans.kernels.links import LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.common import check_squares
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, leading_column
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
 from dask_dpmeans.methods.dpmeans.clouds import (
     Figures,
@@ -90,6 +90,8 @@ class AutoLinkage:
         choice, levels = choose(
             source, seed, method.n_clusters, spherical=method.divergence.spherical, **self.given
         )
+        if not method.divergence.spherical:
+            choice = replace(choice, leading=leading_column(source))
         chosen: dict[str, Any] = {**choice.penalties, "seed": seed}
         if "penalty" not in self.given:
             chosen["levels"] = levels
@@ -124,7 +126,8 @@ class ChosenMethod:
             return before  # of a fit that was stopped early
         first = replace(levels.cut(levels.interval_of(number)), n_clusters=number, penalty=found)
         balls = [each for each in others if each.penalty == ALONE and each.n_clusters != number]
-        return levels.choice([first, *balls], before.evidence, asked=before.asked)
+        after = levels.choice([first, *balls], before.evidence, asked=before.asked)
+        return replace(after, leading=before.leading)
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array | None:
         """Return None, in place of (k,) numbers: the stability of clusters is not measured."""

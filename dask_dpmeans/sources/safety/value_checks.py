@@ -87,16 +87,22 @@ def check_summary(
     centers: Float64Array | None,
     groups_are: str = "groups",
     names: Names | None = None,
+    weighted: bool = False,
 ) -> None:
     """Raise `InputError` for values that the first pass found unusable.
 
-    `centers` are (k, d), and `names` are the names of all columns of the input.
+    `centers` are (k, d), `names` are the names of all columns of the input, and `weighted` is
+    whether weights were given.
     """
     if summary.flaw is not None:
         raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are, names))
     if prepare.missing and not (summary.lowest <= summary.highest).any():
         raise InputError("every value of data is missing: at least one must be there")
-    if summary.weight == 0:
+    if summary.weight == 0 and weighted:
+        if summary.empty_rows:
+            raise InputError(
+                "every row with a value has a sample_weight of zero: at least one needs a weight > 0"
+            )
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:
         way = "divide the weights by a constant first"

@@ -492,12 +492,15 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
             "rows.bin",
             "it is a file of another kind; paths of Zarr arrays, of Zarr groups of CSR rows",
         ),
-        ("folder", "the folder has no metadata of Zarr; paths of Zarr arrays"),
+        ("folder", "the folder is empty; paths of Zarr arrays"),
+        ("folder of notes", "the folder has no metadata of Zarr; paths of Zarr arrays"),
     ],
 )
 def test_what_no_command_can_read_is_told_what_is(folder: Path, name: str, said: str) -> None:
-    (folder / "folder").mkdir()
-    if name != "folder":
+    for each in ("folder", "folder of notes"):
+        (folder / each).mkdir()
+    (folder / "folder of notes" / "notes.rst").write_text("notes")
+    if not name.startswith("folder"):
         (folder / name).write_bytes(b"\x89HDF")
     result = CliRunner().invoke(main, ["fit", name, "run.zarr", "--penalty", "1"])
     assert (result.exit_code, said in result.output, "StorePath" in result.output) == (

@@ -1,6 +1,6 @@
 """Fits as jobs: from rows to a run store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -114,7 +114,7 @@ def fit(
     if method.feature_map is not None:
         method.feature_map.check_weights(arrays.sample_weight)
     inputs = [arrays.data, arrays.groups, arrays.sample_weight]
-    with store.locked("run", inputs, force=force, resume=resume) as lock:
+    with _locked(store, inputs, force=force, resume=resume) as lock:
         needs = sources.Requirements(algorithm.features, algorithm.sparse, **method.accepts)
         source = sources.open_source(arrays, columns, needs, compute)
         sources.check_centers(
@@ -128,9 +128,22 @@ def fit(
         warn(NOT_CONVERGED.format(algorithm.max_iter), ConvergenceWarning)
 
 
+@contextmanager
+def _locked(
+    store: RunStore, inputs: Sequence[Any], *, force: bool, resume: bool
+) -> Iterator[Lock | None]:
+    """Hold the lock of a run; None for a finished run that is resumed where nothing can be written."""
+    if resume and store.finished() and not store.location.writable:
+        store.check_target("run", inputs, force=force, resume=resume)
+        yield None
+        return
+    with store.locked("run", inputs, force=force, resume=resume) as lock:
+        yield lock
+
+
 def _prepare(
     store: RunStore,
-    lock: Lock,
+    lock: Lock | None,
     arrays: sources.InputArrays,
     source: sources.RowSource,
     method: JobMethod,
@@ -146,6 +159,10 @@ def _prepare(
         request = resumed_request(store, request)  # before the work
         if is_complete(store, algorithm):
             return None
+    if lock is None:
+        raise InputError(
+            f"{store.path} cannot be written, and the run has not converged: copy it to a place that can be written"
+        )
     learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
     scale, algorithm = _scale_of(source, learned), learned.method(algorithm)
     chosen = None if auto is None else learned.auto(auto).choose(learned.source, seed)

@@ -295,7 +295,9 @@ def _reason(place: Location, error: Exception) -> str:
         below = refusals.arrays_below(place)
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
-        return f"the folder has no metadata of Zarr; {refusals.READ}"
+        empty = not place.remote and not os.listdir(place.url)
+        what = "is empty" if empty else "has no metadata of Zarr"
+        return f"the folder {what}; {refusals.READ}"
     return reason_of(error)
 
 

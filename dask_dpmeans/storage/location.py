@@ -91,6 +91,13 @@ class Location:
         return self.url.partition("://")[0] in READ_ONLY
 
     @property
+    def writable(self) -> bool:
+        """Whether its folder can be written, as far as is known: of URLs only their protocol is."""
+        if self.remote:
+            return not self.read_only
+        return os.access(self.url, os.W_OK)
+
+    @property
     def shown(self) -> str:
         """The path or URL without credentials."""
         return redact(self.url)

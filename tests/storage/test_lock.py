@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import DPMeans, InputError, fit
 from dask_dpmeans.cli import main
@@ -428,3 +429,31 @@ def test_an_output_that_another_job_finished_before_the_lock_was_held_is_refused
     ):
         raise AssertionError("the lock was held")
     assert not (place / NAME).exists()
+
+
+def test_a_finished_run_is_resumed_where_nothing_can_be_written(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    whole, short = tmp_path / "whole.zarr", tmp_path / "short.zarr"
+    fit(rows, whole, DPMeans(2.0))
+    with pytest.warns(ConvergenceWarning):
+        fit(rows, short, DPMeans(2.0, max_iter=2))
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+    def refuse(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+    monkeypatch.setattr(Lock, "take", refuse)
+    labels = fit(rows, whole, DPMeans(2.0), resume=True).labels_
+    assert len(np.asarray(labels)) == 40
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    with pytest.raises(
+        InputError, match=r"short\.zarr cannot be written, and the run has not conv"
+    ):
+        fit(rows, short, DPMeans(2.0), resume=True)
+    with pytest.raises(
+        InputError, match=r"was begun with other parameters: penalty 2\.0, not 3\.0"
+    ):
+        fit(rows, whole, DPMeans(3.0), resume=True)
+    with pytest.raises(OSError, match="Read-only"):
+        fit(rows, whole, DPMeans(2.0), force=True)

@@ -238,7 +238,16 @@ class Method(Parameters):
         associations = int(np.count_nonzero(tied != found.uses.centers))
         after = found.state_after(state, self)
         next_uses = Uses(found.uses.groups, next_centers)
-        return replace(after, means=means, next=next_uses, associations=associations, saved=saved)
+        tied_before = len(state.means) - len(state.centers)  # by step 5 of the step before
+        return replace(
+            after,
+            means=means,
+            next=next_uses,
+            births=after.births + max(0, tied_before),
+            deaths=after.deaths + max(0, -tied_before),
+            associations=associations,
+            saved=saved,
+        )
 
     def done(self, before: State, after: State) -> bool:
         """Return whether `after` is the last state."""

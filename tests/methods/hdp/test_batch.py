@@ -68,7 +68,10 @@ def test_each_sweep_is_algorithm_2_in_witness_order(fit, seed):
         alive = sorted({serial.labels[i] for i in weighty})
         assert after.opened.tolist() == serial.opened
         assert after.centers.tolist() == [serial.centers[p] for p in alive]
-        assert after.deaths == len(serial.centers) - len(alive)
+        assert after.deaths == len(serial.centers) - len(alive) + max(
+            0, len(before.centers) - len(before.means)
+        )
+        assert len(before.centers) + after.births - after.deaths == len(after.centers)
         found = {i: alive.index(serial.labels[i]) for i in weighty}
         pairs = list(zip(after.local.groups.tolist(), after.local.centers.tolist(), strict=True))
         assert pairs == sorted({(sets[i], p) for i, p in found.items()})

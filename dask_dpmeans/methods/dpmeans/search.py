@@ -164,6 +164,15 @@ class Method(Passes):
         alone = self.centers is None and not self.coreset_rows and math.isinf(self.most)
         return squared and alone and isinstance(self.price, LinearPrice)
 
+    def _all_apart(self, state: State) -> bool:
+        """Return whether each different row is a cluster of its own, and no merge gains: an optimum.
+
+        A merge of two costs w_i w_j / (w_i + w_j) d_ij**2, at least the penalty.  So m of them in one
+        cluster cost sum_ij w_i w_j d_ij**2 / W >= penalty * sum_ij (w_i + w_j) / W = penalty * (m - 1).
+        """
+        exact = math.isfinite(state.objective) and not state.inertias.any()
+        return exact and self._plain and not state.planned.any()
+
     def _first_share(self, n: int, d: int) -> int:
         """Return the index of the first share of a search that starts on n rows in d columns."""
         if n > trials.TRIALS_BELOW and not self._narrow(n, d):
@@ -205,6 +214,8 @@ class Method(Passes):
             return self.with_outliers(state.outlier_penalty).step(source, state)
         if state.step == 0 and self.centers is None:
             state = self._start(source, state)
+        if self._all_apart(state):
+            return state
         if state.step == 1 and state.share < len(SHARES) and self._few(source.plan.n_rows, state):
             after = self._short_searches(source, state)
             if after.objective < state.objective:

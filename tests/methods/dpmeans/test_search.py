@@ -770,3 +770,31 @@ def test_quick_searches_of_few_rows_have_few_members(n, effort, members, settled
     rows = np.random.default_rng(0).normal(size=(n, 2))
     DPMeans(n / 20, search=True, effort=effort, random_state=0).fit(rows)
     assert counts == [members, settled]
+
+
+@FEWER
+@given(tables(kinds=TAME), seeds)
+def test_a_search_ends_where_no_two_different_rows_gain_by_a_merge(rows, seed):
+    """Then each different row is a cluster of its own, which is an optimum: no trial follows."""
+    distinct, weights = np.unique(rows, axis=0, return_counts=True)
+    source = as_source(distinct, weights.astype(float), threads=1)
+    pairs = np.triu_indices(len(distinct), 1)
+    between = ((distinct[pairs[0]] - distinct[pairs[1]]) ** 2).sum(axis=1)
+    first, second = weights[pairs[0]], weights[pairs[1]]
+    least = float((first * second / (first + second) * between).min(initial=spread(rows) or 1.0))
+    method = Method(0.9 * least, seed=seed)
+    states = states_of(source, method)
+    end = states[-1]
+    assert (len(end.centers), end.inertias.any()) == (len(distinct), False)
+    assert end.objective == pytest.approx(0.9 * least * len(distinct))
+    assert end.rows_read <= (len(states) + 2) * source.plan.n_rows
+
+
+def test_a_search_goes_on_where_rows_apart_gain_by_a_merge():
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    source = InMemoryRows(rows, None)
+    end = states_of(source, Method(1e-3))[-1]
+    assert len(end.centers) == 40
+    for planned in ([3, 0, 0], [0, 0, 3]):
+        state = replace(end, objective=40.0, planned=np.array(planned))
+        assert Method(1.0).step(source, state).objective < 40.0

@@ -97,7 +97,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return None
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether a fit has ended; an interrupted one has noted its columns and its seed."""
+        """Return whether a fit has ended; one that goes on has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")
 
     def _repr_html_(self) -> str:

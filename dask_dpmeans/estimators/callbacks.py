@@ -7,9 +7,9 @@ ends with that step, without a warning.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib.util import find_spec
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from sklearn.base import BaseEstimator
 
@@ -36,9 +36,24 @@ if FOUND:
 
 
 def with_callbacks(fit: Fit) -> Fit:
-    """Return a fit that manages callbacks, and that Python's errors do not name by its mixin."""
+    """Return a fit that manages callbacks, and that Python's errors do not name by its mixin.
+
+    An estimator whose fit fails or is interrupted stays as it was before.
+    """
     fit.__qualname__ = fit.__name__
-    return managed(fit)
+    fit_with_callbacks = managed(fit)
+
+    @wraps(fit)
+    def fit_or_stay(model: Any, *args: Any, **options: Any) -> Any:
+        before = vars(model).copy()
+        try:
+            return fit_with_callbacks(model, *args, **options)
+        except BaseException:
+            vars(model).clear()
+            vars(model).update(before)
+            raise
+
+    return cast(Fit, fit_or_stay)
 
 
 @dataclass(frozen=True)

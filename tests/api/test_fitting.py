@@ -1,5 +1,7 @@
 """scikit-learn's face: its own checks, and what Dask adds."""
 
+from typing import Any
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -20,7 +22,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import SPARSE_PROBABILITIES
 
-from dask_dpmeans import DPMeans, HDPMeans, InputError, TooManyClustersError
+from dask_dpmeans import (
+    DPMeans,
+    HDPMeans,
+    InputError,
+    LinkageDPMeans,
+    OnlineDPMeans,
+    TooManyClustersError,
+)
 
 
 def failing(estimator: DPMeans) -> dict[str, str]:
@@ -474,3 +483,20 @@ def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(
     with pytest.raises(NotFittedError, match="not fitted yet"):
         model.predict(np.zeros((9, 2)))
     assert model.fit(np.zeros((9, 2))).predict(np.zeros((9, 2))).tolist() == [0] * 9
+
+
+@pytest.mark.parametrize("method", [DPMeans, HDPMeans, LinkageDPMeans, OnlineDPMeans])
+def test_a_fit_that_fails_leaves_an_earlier_one_as_it_was(method: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3)) + 9 * (np.arange(60)[:, np.newaxis] % 3)
+    options = {"penalty": 9.0} if method is OnlineDPMeans else {}
+    model = method(**options).fit(X[:, :2])
+    before = vars(model).copy()
+    with pytest.raises(TooManyClustersError):
+        model.set_params(max_clusters=2).fit(X)
+    model.set_params(max_clusters=None)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+    assert model.predict(X[:, :2]).tolist() == model.labels_.tolist()
+    with pytest.raises(InputError, match=r"NaN \(nan\) at row 0"):
+        model.fit(pd.DataFrame({"a": [np.nan, 1.0]}))
+    assert model.n_features_in_ == 2

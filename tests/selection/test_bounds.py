@@ -465,6 +465,10 @@ def test_bounds_on_the_sphere_are_near_for_small_clusters(metric, dtype, tmp_pat
 def test_rows_that_do_not_fit_are_refused(monkeypatch):
     X = blobs()
     model = searched(X)
+    with pytest.raises(
+        InputError, match=r"model must be a fitted DPMeans, .*: the rows come after"
+    ):
+        lower_bound(np.ones((4, 2)), 9.0)
     with pytest.raises(InputError, match="X must be given"):
         lower_bound(model)
     with pytest.raises(InputError, match="X has 3 "):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NO_NAMES = (
     "X is a cube of xarray, along {}: name the dimensions that are samples, or those that are features, "
-    "as in fit(X, samples=[...])"
+    "as in fit(X, features={!r})"
 )
 
 
@@ -83,7 +83,8 @@ def _no_rows(cube: Any, n_columns: int | None) -> InputError:
     """Return the error for a cube where rows are needed; `n_columns` is as in `given_rows`."""
     dims = ", ".join(map(repr, cube.dims))
     if n_columns is None:
-        return InputError(NO_NAMES.format(dims))
+        example = cube.dims[-1] if hasattr(cube, "dtype") else "variable"
+        return InputError(NO_NAMES.format(dims, example))
     subject = f"X is a cube of xarray, along {dims}, and the model was fitted to rows of {n_columns:,} columns"
     features = _dimensions_of(cube.sizes, n_columns)
     if features is None:

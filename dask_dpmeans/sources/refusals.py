@@ -134,6 +134,18 @@ def refuse_kind(data: object, name: str) -> None:
             f"{name} is an AnnData: use dask_dpmeans.fit_anndata({name}, model), which writes the "
             f"clusters into it, or pass an array of the cells, such as {name}.obsm['X_pca']"
         )
+    if all(hasattr(data, part) for part in ("X", "n_obs", "var")):
+        raise InputError(f"{name} is the raw part of an AnnData: pass {name}.X")
+    if all(hasattr(data, part) for part in ("to_memory", "backend", "format")):
+        raise InputError(
+            f"{name} is a matrix that anndata reads from a file: pass {name}.to_memory(), or give "
+            "dask_dpmeans.fit its path, such as 'cells.h5ad/X', to read it in parts"
+        )
+    if isinstance(data, Mapping) and not isinstance(data, dict) and len(data):
+        raise InputError(
+            f"{name} is a {type(data).__name__} of {list_some(data)}: pass one of its arrays, such as "
+            f"{name}[{next(iter(data))!r}]"
+        )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(
             f"{name} is a structured array of the fields {', '.join(data.dtype.names)}: pass "

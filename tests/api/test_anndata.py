@@ -325,6 +325,27 @@ def test_an_estimator_that_is_given_cells_names_what_takes_them() -> None:
         DPMeans(4.0).fit(made())
 
 
+def test_parts_of_cells_that_are_no_arrays_name_what_to_pass(tmp_path: Path) -> None:
+    cells, model = made(), DPMeans(PENALTY)
+    for part, way in (
+        (cells.obsm, r"X is a AxisArrays of X_pca: .*, such as X\['X_pca'\]"),
+        (cells.layers, r"X is a Layers of counts: .*, such as X\['counts'\]"),
+    ):
+        with pytest.raises(InputError, match=way):
+            model.fit(part)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(InputError, match=r"pass X\.to_memory\(\), or .* 'cells\.h5ad/X'"):
+        model.fit(backed.X)
+    found = model.fit(backed.X.to_memory()).labels_.tolist()
+    stored = fit(tmp_path / "cells.h5ad/X", tmp_path / "run", model).labels_
+    assert np.asarray(stored).tolist() == found
+    backed.file.close()
+    cells.raw = cells
+    with pytest.raises(InputError, match=r"X is the raw part of an AnnData: pass X\.X"):
+        model.fit(cells.raw)
+
+
 @ONE_VERSION
 def test_the_command_writes_what_the_function_writes(store: Path) -> None:
     expected = method().fit(made().obsm["X_pca"]).labels_.tolist()

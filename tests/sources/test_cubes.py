@@ -400,8 +400,11 @@ def test_batches_of_a_cube_are_one_cube(model: Any, lazy: bool) -> None:
     assert model.predict(cube).equals(whole.labels_)
     with pytest.raises(InputError, match="features along 'time', the fit had 3"):
         model.partial_fit(cube.isel(time=[0, 1]))
-    with pytest.raises(InputError, match="name the dimensions that are samples"):
-        clone(model).partial_fit(cube)
+    for given, last in ((cube, cube.dims[-1]), (cube.to_dataset("level"), "variable")):
+        with pytest.raises(
+            InputError, match=rf"name the dimensions .*, as in fit\(X, features='{last}'"
+        ):
+            clone(model).partial_fit(given)
 
 
 @pytest.mark.parametrize("dims", [DIMS, ("time", "lon", "level", "lat")])

@@ -316,10 +316,12 @@ def _check_alike(
     for other in opened[1:]:
         alike = columns is not None or set(other.schema.names) == set(first.schema.names)
         if not alike or [_type_of(other.schema, each) for each in chosen] != kinds:
+            usable = _usable(opened)
+            others = f", or {_way(path, usable)}" if usable else ""
             raise InputError(
                 f"{name}: {other.location.shown} has other columns than {', '.join(chosen)} of "
                 f"{first.location.shown}, or other types: {_difference(first, other, chosen)}; "
-                f"write these files alike, or {_way(path, _usable(opened))}"
+                f"write these files alike{others}"
             )
 
 

@@ -273,7 +273,7 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
         f"{folder}#city": ("column 'city' of", "large_string|string"),
         f"{other}#a": (
             "2.parquet has other columns than a of",
-            "or other types: column 'a' is int64, not double;",
+            r"or other types: column 'a' is int64, not double; write these files alike$",
         ),
         f"{folder.parent}/wider.parquet": (
             "2.parquet has other columns than a of",

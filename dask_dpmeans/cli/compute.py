@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from threading import Timer
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 import click
@@ -12,6 +13,8 @@ import click
 import dask_dpmeans
 from dask_dpmeans import sources
 
+SILENT = 3.0
+"""Seconds without an answer of a scheduler after which a line says that a command waits for it."""
 AnyRows: TypeAlias = "str | sources.CubePath | sources.OpenedPath"
 """Path of rows, or of a cube with its names, or rows that are open already."""
 
@@ -71,6 +74,7 @@ def open_rows(
             yield rows, {"client": client, "worker_timeout": timeout, **stored}
 
 
+@contextmanager
 def connect(
     scheduler: str | None,
     workers: int | None,
@@ -79,11 +83,27 @@ def connect(
     timeout: float,
     tls: tuple[str, str, str] | None,
     file: str | None,
-) -> AbstractContextManager[Any]:
-    """Connect to a scheduler, or start workers; for threads there is no client, nor is Dask loaded."""
+) -> Iterator[Any]:
+    """Connect to a scheduler, or start workers; for threads there is no client, nor is Dask loaded.
+
+    If no scheduler answers soon, a line says that the command waits for one.
+    """
     if scheduler is None and workers is None and file is None:
-        return nullcontext()
-    return sources.connect(scheduler, workers, threads, memory_limit, timeout, tls, file)
+        yield None
+        return
+    with ExitStack() as stack:
+        said = f"waiting up to {timeout:g} s for a scheduler at {scheduler or file}"
+        line = Timer(SILENT, click.echo, [said], {"err": True})
+        line.daemon = True
+        if scheduler or file:
+            line.start()
+        try:
+            client = stack.enter_context(
+                sources.connect(scheduler, workers, threads, memory_limit, timeout, tls, file)
+            )
+        finally:
+            line.cancel()
+        yield client
 
 
 def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:

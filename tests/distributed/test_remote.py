@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from distributed import Client
 
 from dask_dpmeans import load
-from dask_dpmeans.cli import main
+from dask_dpmeans.cli import compute, main
 from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
 from dask_dpmeans.sources.cluster import (
@@ -265,6 +265,18 @@ def test_a_scheduler_that_is_not_there_yet_is_exit_code_3_and_writes_nothing(
     assert result.exit_code == 3, result.output
     assert "no scheduler answers at" in " ".join(result.output.split())
     assert not Path("out.zarr").exists()
+
+
+@pytest.mark.parametrize("silent", [0.05, 9.0])
+def test_a_command_that_waits_for_a_scheduler_says_so(
+    data: str, monkeypatch: pytest.MonkeyPatch, silent: float
+) -> None:
+    monkeypatch.setattr(compute, "SILENT", silent)
+    where = ["--scheduler", "tcp://127.0.0.1:1", "--worker-timeout", "0.5"]
+    result = CliRunner().invoke(main, ["fit", data, "out.zarr", "--penalty", "4", *where])
+    told = "waiting up to 0.5 s for a scheduler at tcp://127.0.0.1:1\n"
+    assert result.stderr.startswith(told) == (silent < 0.5), result.stderr
+    assert "no scheduler answers at" in result.stderr
 
 
 @pytest.mark.parametrize(

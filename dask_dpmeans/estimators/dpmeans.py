@@ -395,7 +395,8 @@ class DPMeans(
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is.
 
-        It is -1 for outliers and for rows of clusters lighter than `min_cluster_weight`.
+        It is -1 for outliers, for rows of clusters lighter than `min_cluster_weight`, and with `missing`
+        for rows without any value.
         """
         check_is_fitted(self)
         light = batch.lighter(self.cluster_weights_, self.min_cluster_weight)

@@ -397,9 +397,10 @@ def _integers(name: str) -> str:
 def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
     """Raise `InputError` unless groups are integers, (n_rows,)."""
     if groups.dtype.kind not in "biu":
+        filled = "fill missing values, then " if groups.dtype.kind == "f" else ""
         raise InputError(
-            f"{name} must be {_integers(name)}, got {groups.dtype}: fill missing values, then "
-            f"number the {name}, for example with np.unique({name}, return_inverse=True)[1]"
+            f"{name} must be {_integers(name)}, got {groups.dtype}: {filled}number the {name}, for "
+            f"example with np.unique({name}, return_inverse=True)[1]"
         )
     if groups.shape[0] != n_rows:
         counts = f"{checks.format_count(n_rows, 'row')}, but {checks.format_count(groups.shape[0], 'number')}"

@@ -95,7 +95,10 @@ def refuse_container(data: object, name: str) -> None:
     elif type(data).__module__.startswith("dask.bag"):
         way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
     elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has
-        way = f"pandas.DataFrame({name})" if rows else f"list({name}.values())"
+        sets = any(len(getattr(each, "shape", ())) == 2 for each in data.values())
+        way = f"pandas.DataFrame({name})" if rows and not sets else f"list({name}.values())"
+        if rows and sets:
+            way += " to HDPMeans, which clusters several data sets"
     elif isinstance(data, Iterator):
         way = f"list({name})"
     elif isinstance(data, Set):

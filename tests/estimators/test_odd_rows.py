@@ -10,7 +10,7 @@ import pytest
 import xarray
 import zarr
 
-from dask_dpmeans import DPMeans, InputError
+from dask_dpmeans import DPMeans, HDPMeans, InputError
 from dask_dpmeans.sources import as_source
 
 CUBE = np.random.default_rng(0).integers(0, 9, (6, 5, 4)) / 2.0
@@ -80,6 +80,15 @@ def test_a_collection_that_is_no_array_says_how_it_becomes_one(kind):
         with dask.config.set(scheduler="synchronous"):
             found = eval(way, NAMES | {"X": X, "n": np.nan, "d": 2, "pandas": pd, "numpy": np})
             assert DPMeans(9.0).fit(found).n_clusters_ >= 1
+
+
+def test_a_dict_of_data_sets_goes_to_the_method_of_several_data_sets():
+    X = {"a": np.ones((4, 2)), "b": pd.DataFrame({"x": [9.0, 9.0], "y": [9.0, 9.0]}).to_numpy()}
+    way = r"X is a dict, no array: pass list\(X.values\(\)\) to HDPMeans"
+    for model in (DPMeans(9.0), HDPMeans(9.0, 9.0)):
+        with pytest.raises(InputError, match=way):
+            model.fit(X)
+    assert HDPMeans(9.0, 9.0).fit(list(X.values())).n_clusters_ == 2
 
 
 DATES = np.array([["2020-01-01"], ["2020-01-03"], ["2021-01-01"]], "M8[s]")

@@ -270,7 +270,10 @@ def test_with_one_data_set_and_free_uses_it_is_dp_means(rows):
         ),
         ([0, None, 1], r"groups must be integers|groups is no array of numbers"),
         ([[0], [1], [2]], r"groups must have 1 dimension, got shape \(3, 1\)"),
-        (["a", "b", "c"], r"groups must be integers from 0 on, got"),
+        (
+            ["a", "b", "c"],
+            r"groups must be integers from 0 on, got <U1: number the groups, for exam",
+        ),
     ],
 )
 def test_groups_that_are_none_are_refused(groups, message):

@@ -23,7 +23,6 @@ from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.api.prediction import rows_at
 from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import InputError, LockLostError, warn
-from dask_dpmeans.estimators.base import ClustersMixin
 from dask_dpmeans.estimators.bounded import gap_of
 from dask_dpmeans.estimators.checked_rows import rows_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
@@ -147,7 +146,7 @@ def lower_bound(
         if known is not None and X is None and sample_weight is None:
             return LowerBound(**known)
         X, sample_weight = _rows_of_run(result, X, sample_weight)
-    if not isinstance(model, ClustersMixin):
+    if not hasattr(model, "fit"):
         raise InputError(
             f"model must be a fitted DPMeans, or the path of its run, got {describe_value(model, 40)}: "
             "the rows come after it"

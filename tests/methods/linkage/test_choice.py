@@ -364,6 +364,8 @@ def test_the_price_of_a_micro_cluster_is_one_at_which_the_number_is_best() -> No
 def test_many_rows_choose_by_a_sample_and_one_pass() -> None:
     source, passes = CountedPasses(CIRCLES, None), []
     object.__setattr__(source, "passes", passes)
+    assert source.summary.weight == len(CIRCLES)  # is known before any choice
+    passes.clear()
     found = AutoLinkage(Method(1.0, -0.5), {}).choose(source, 0)
     assert (found.passes, passes) == (1, ["sample"])
     assert found.choice.n_clusters == 2

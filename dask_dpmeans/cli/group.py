@@ -28,8 +28,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk or a quota that is full, and of a file that may not grow."""
 AGAIN = {"force", "resume"}
 """Options of the command that made an output, which errors about it name in each command."""
-ANEW = "the same command begins anew, with --force if its output was begun"
-"""How a command that was stopped, and keeps no state, goes on."""
+ANEW, FORCED = "the same command begins anew", ", with --force if its output was begun"
+"""How a command that was stopped, and keeps no state, goes on; the latter if it has that option."""
 
 
 class WrongUseError(click.ClickException):
@@ -133,13 +133,13 @@ class Commands(click.Group):
                 _refuse_row_option(error)
                 raise
             except KeyboardInterrupt as error:
-                raise StoppedError(f"stopped: {ANEW}") from error
+                raise StoppedError(f"stopped: {self.begins_anew(ctx)}") from error
             except (
                 errors.InputError,
                 errors.TooManyClustersError,
                 errors.VersionsDifferError,
             ) as error:
-                raise WrongUseError(in_options(str(error), self.options_of(ctx))) from error
+                raise WrongUseError(in_options(str(error), AGAIN | self.options_of(ctx))) from error
             except (errors.ClusterLostError, errors.NoWorkersError) as error:
                 raise StoppedError(str(error)) from error
             except BrokenPipeError:  # the reader of the output has closed it
@@ -156,7 +156,8 @@ class Commands(click.Group):
                 if isinstance(error, UnprintedError):
                     raise click.ClickException(error.strerror) from error
                 if is_full(error):
-                    raise StoppedError(f"{error.strerror}: make room; {ANEW}") from error
+                    way = f"make room; {self.begins_anew(ctx)}"
+                    raise StoppedError(f"{error.strerror}: {way}") from error
                 raise click.ClickException(
                     errors.redact(str(error) or type(error).__name__)
                 ) from error
@@ -165,7 +166,11 @@ class Commands(click.Group):
         """Return the names of the options of the command that was called."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         params = () if command is None else command.params
-        return AGAIN | {str(each.name) for each in params if isinstance(each, click.Option)}
+        return {str(each.name) for each in params if isinstance(each, click.Option)}
+
+    def begins_anew(self, ctx: click.Context) -> str:
+        """Return how the command that was called goes on, if it keeps no state."""
+        return ANEW + FORCED if "force" in self.options_of(ctx) else ANEW
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

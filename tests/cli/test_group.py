@@ -47,6 +47,28 @@ def test_an_error_without_a_message_is_logged_by_its_name(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("penalty", "rows.npy"), "stopped: the same command begins anew\n"),
+        (
+            ("export", "run.zarr", "out.json"),
+            "stopped: the same command begins anew, with --force if its output was begun\n",
+        ),
+    ],
+)
+def test_a_stopped_command_names_force_if_it_has_that_option(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Command, "invoke", stop)
+    answer = call(*words)
+    assert answer.exit_code == 3
+    assert answer.output.endswith(told)
+
+
+@pytest.mark.parametrize(
     ("message", "told"),
     [
         ("use DPMeans with missing='observed'", "use DPMeans with --missing observed"),

@@ -162,9 +162,9 @@ def test_names_in_backticks_are_there():
 
 
 def test_a_name_that_is_not_there_is_found():
-    known = known_names() - {"center_path"}
-    path = PACKAGE / "kernels" / "center_path_compiled.py"
-    assert [name.split()[-1] for name in unknown_names(path, known)][:1] == ["center_path"]
+    known = known_names() - {"center_clusters"}
+    path = PACKAGE / "kernels" / "center_clusters_compiled.py"
+    assert [name.split()[-1] for name in unknown_names(path, known)][:1] == ["center_clusters"]
 
 
 def test_the_words_of_a_file_are_found(tmp_path):

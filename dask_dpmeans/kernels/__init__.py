@@ -8,7 +8,7 @@ against them), `births` (the rule that opens clusters) and `moments` (sums of cl
 - Faster ways to the same answer: `ranking`, `center_grid`, `center_tree`, `leading_columns`,
   `hamerly_bounds`, `pair_bounds`, `shard_reuse` and `joint_scan`.
 - The search: `move_statistics`, `row_exchange`, `short_search`, `outliers`.
-- The choice of a penalty: `center_path`, `halves`, `labelings`.
+- The choice of a penalty: `center_path`, `center_clusters`, `halves`, `labelings`.
 - Proofs of lower bounds: the folder `lower_bound`.
 - Other methods: the folder `graph_cut`; `hdp`, `kernel_centers`, `links` and `pieces`, `online`,
   `gibbs`, `ward`.

@@ -1,6 +1,6 @@
 """Compiled loops of `halves`: the halves of a cluster, and what they gain, to the same bytes.
 
-Loops of `center_path_compiled` call them.
+Loops of `center_clusters_compiled` call them.
 """
 
 import math

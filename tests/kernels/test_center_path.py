@@ -12,7 +12,7 @@ from optimum import labelings
 from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.center_path import (
+from dask_dpmeans.kernels.center_clusters import (
     ASSIGN,
     DISTANCE,
     HALVE,
@@ -20,9 +20,9 @@ from dask_dpmeans.kernels.center_path import (
     VANISHING,
     Clusters,
     CompiledClusters,
-    center_path,
 )
-from dask_dpmeans.kernels.center_path_compiled import _bound, _threshold
+from dask_dpmeans.kernels.center_clusters_compiled import _bound, _threshold
+from dask_dpmeans.kernels.center_path import center_path
 from dask_dpmeans.kernels.halves import halve
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
@@ -77,7 +77,7 @@ def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, turns,
     with pytest.MonkeyPatch.context() as patch:
         if settled:
             patch.setattr(numba_support, "AVAILABLE", False)  # a compiled number stays
-            patch.setattr("dask_dpmeans.kernels.center_path.LLOYD_STEPS", 1000)
+            patch.setattr("dask_dpmeans.kernels.center_clusters.LLOYD_STEPS", 1000)
         path = center_path(rows, weights, most, spherical, turns)
     assert 1 <= len(path.inertias) == len(path.centers) <= min(most, len(np.unique(rows, axis=0)))
     for k, (inertia, centers) in enumerate(zip(path.inertias, path.centers, strict=True), 1):
@@ -193,12 +193,12 @@ def test_compiled_loops_return_the_same_bytes(
     rows, weights, most, spherical = problem
     rows = rows if spherical else rows * unit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.kernels.center_path.AHEAD", ahead)
-        patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)
+        patch.setattr("dask_dpmeans.kernels.center_clusters.AHEAD", ahead)
+        patch.setattr("dask_dpmeans.kernels.center_clusters.BOUNDED", 1 if bounded else 5)
         first = center_path(rows, weights, most, spherical, turns, stride)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
-        patch.setattr("dask_dpmeans.kernels.center_path.DISTANCES_AT_ONCE", at_once)
+        patch.setattr("dask_dpmeans.kernels.center_clusters.DISTANCES_AT_ONCE", at_once)
         patch.setattr("dask_dpmeans.kernels.halves.HALVED_AT_ONCE", at_once)
         second = center_path(rows, weights, most, spherical, turns, stride)
     assert first.inertias.tobytes() == second.inertias.tobytes()

@@ -27,15 +27,15 @@ from dask_dpmeans import (
     SplitMergeDPMeans,
 )
 from dask_dpmeans.kernels import (
-    center_path,
-    center_path_compiled,
+    center_clusters,
+    center_clusters_compiled,
     halves_compiled,
     numba_compiler,
     numba_support,
     short_search,
 )
 from dask_dpmeans.kernels.answers import GatheredRows
-from dask_dpmeans.kernels.center_path import CompiledClusters
+from dask_dpmeans.kernels.center_clusters import CompiledClusters
 from dask_dpmeans.kernels.numba_compiler import KEPT, MESSAGE, NOT_KEPT, Teller
 from dask_dpmeans.kernels.numba_support import (
     CALL,
@@ -213,10 +213,10 @@ def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, be
 
 def test_the_path_waits_for_the_time_to_compile_all_of_its_loops(monkeypatch):
     told = []
-    monkeypatch.setattr(center_path, "pays", lambda loop, *_, **__: told.append((loop,)))
+    monkeypatch.setattr(center_clusters, "pays", lambda loop, *_, **__: told.append((loop,)))
     CompiledClusters(np.eye(4), np.ones(4), 3, False).pay(0)
     parts = set().union(*(loop.parts for loop in told[0]))
-    modules = (vars(center_path_compiled), vars(halves_compiled))
+    modules = (vars(center_clusters_compiled), vars(halves_compiled))
     loops = [each for names in modules for each in names.values() if isinstance(each, CompiledLoop)]
     assert parts == {loop.function for loop in loops}
 
@@ -231,7 +231,7 @@ center_path(np.arange(20.0).reshape(10, 2) ** 2, np.ones(10), 4, False, 1)
 """)
     kept = {file.name.split(".")[1].split("-")[0] for file in tmp_path.rglob("*.nbc")}
     assert "walk" in kept
-    names = vars(center_path_compiled) | vars(halves_compiled)
+    names = vars(center_clusters_compiled) | vars(halves_compiled)
     assert not [name for name in kept if isinstance(names.get(name), CompiledPart)]
 
 

@@ -1,6 +1,6 @@
-"""Compiled loops of `center_path`: Lloyd's steps that touch only what has changed.
+"""Compiled loops of `center_clusters`: Lloyd's steps that touch only what has changed.
 
-They return the same bytes as the NumPy code in `center_path`.  The state is a plain tuple of arrays,
+They return the same bytes as the NumPy code there.  The state is a plain tuple of arrays,
 and each cluster has a list of its rows in ascending order, so that a step reads only clusters near a
 center that moved.
 

@@ -12,9 +12,10 @@ import click
 
 import dask_dpmeans
 from dask_dpmeans import sources
+from dask_dpmeans.errors import redact
 
 SILENT = 3.0
-"""Seconds without an answer of a scheduler after which a line says that a command waits for it."""
+"""Seconds without a scheduler and a worker after which a line says that a command waits for them."""
 AnyRows: TypeAlias = "str | sources.CubePath | sources.OpenedPath"
 """Path of rows, or of a cube with its names, or rows that are open already."""
 
@@ -86,13 +87,14 @@ def connect(
 ) -> Iterator[Any]:
     """Connect to a scheduler, or start workers; for threads there is no client, nor is Dask loaded.
 
-    If no scheduler answers soon, a line says that the command waits for one.
+    If no scheduler or no worker answers soon, a line says that the command waits.
     """
     if scheduler is None and workers is None and file is None:
         yield None
         return
     with ExitStack() as stack:
-        said = f"waiting up to {timeout:g} s for a scheduler at {scheduler or file}"
+        where = redact(str(scheduler or file))
+        said = f"waiting for a scheduler at {where} and for a worker, up to {timeout:g} s each"
         line = Timer(SILENT, click.echo, [said], {"err": True})
         line.daemon = True
         if scheduler or file:

@@ -38,7 +38,7 @@ if FOUND:
 def with_callbacks(fit: Fit) -> Fit:
     """Return a fit that manages callbacks, and that Python's errors do not name by its mixin.
 
-    An estimator whose fit fails or is interrupted stays as it was before.
+    An estimator whose fit fails or is interrupted stays as it was before, also if a warning is an error.
     """
     fit.__qualname__ = fit.__name__
     fit_with_callbacks = managed(fit)
@@ -49,8 +49,7 @@ def with_callbacks(fit: Fit) -> Fit:
         try:
             return fit_with_callbacks(model, *args, **options)
         except BaseException:
-            vars(model).clear()
-            vars(model).update(before)
+            model.__dict__ = before  # at once: other threads may predict
             raise
 
     return cast(Fit, fit_or_stay)

@@ -266,8 +266,8 @@ def _scale(rows: Float64Array) -> float:
     return math.ldexp(1.0, -math.frexp(widest)[1])
 
 
-def least_work(shape: tuple[int, int], most: int, turns: int, stride: int) -> int:
-    """Return about the numbers that NumPy handles at least in a path; see `center_path`."""
+def path_work(shape: tuple[int, int], most: int, turns: int, stride: int) -> int:
+    """Return about the numbers that NumPy handles in a path of balls, if it takes all turns; see `center_path`."""
     n, d = shape
     if stride:
         most, turns = min(most, math.ceil(stride * (1 + math.log(max(1, most / stride))))), 0

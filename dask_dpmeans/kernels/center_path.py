@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.center_clusters import Clusters, CompiledClusters, Step, least_work
+from dask_dpmeans.kernels.center_clusters import Clusters, CompiledClusters, Step, path_work
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def center_path(
     problem = rows, weights, min(most, len(rows)), spherical
     compiled = None
     if numba_support.AVAILABLE:
-        compiled = CompiledClusters(*problem, least_work(rows.shape, problem[2], turns, stride))
+        compiled = CompiledClusters(*problem, path_work(rows.shape, problem[2], turns, stride))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
         search = _Search(Clusters(*problem), compiled)
         if stride:

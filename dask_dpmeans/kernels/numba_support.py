@@ -54,7 +54,7 @@ CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 UNIT = 2**28
 """Numbers that NumPy handles in about a quarter of a second."""
-SHARE = 3
+SHARE = 10
 """Past work counts for at most so many times the present: few rows never wait long."""
 compiler = LazyModule("dask_dpmeans.kernels.numba_compiler")
 """It loads Numba, which takes longer than the rest of the package."""

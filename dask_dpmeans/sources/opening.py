@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -295,8 +296,10 @@ def _reason(place: Location, error: Exception) -> str:
         below = refusals.arrays_below(place)
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
-        empty = not place.remote and not os.listdir(place.url)
-        what = "is empty" if empty else "has no metadata of Zarr"
+        what = "has no metadata of Zarr"
+        if not place.remote:
+            with suppress(OSError):  # it may not be listed
+                what = what if os.listdir(place.url) else "is empty"
         return f"the folder {what}; {refusals.READ}"
     return reason_of(error)
 

@@ -146,7 +146,7 @@ def refuse_kind(data: object, name: str) -> None:
         )
     if isinstance(data, Mapping) and not isinstance(data, dict) and len(data):
         raise InputError(
-            f"{name} is a {type(data).__name__} of {list_some(data)}: pass one of its arrays, such as "
+            f"{name} is a {type(data).__name__} of {list_some(data)}: pass an array of it, such as one of "
             f"{name}[{next(iter(data))!r}]"
         )
     if isinstance(data, np.ndarray) and data.dtype.names:

@@ -274,7 +274,7 @@ def test_a_command_that_waits_for_a_scheduler_says_so(
     monkeypatch.setattr(compute, "SILENT", silent)
     where = ["--scheduler", "tcp://127.0.0.1:1", "--worker-timeout", "0.5"]
     result = CliRunner().invoke(main, ["fit", data, "out.zarr", "--penalty", "4", *where])
-    told = "waiting up to 0.5 s for a scheduler at tcp://127.0.0.1:1\n"
+    told = "waiting for a scheduler at tcp://127.0.0.1:1 and for a worker, up to 0.5 s each\n"
     assert result.stderr.startswith(told) == (silent < 0.5), result.stderr
     assert "no scheduler answers at" in result.stderr
 

@@ -221,6 +221,29 @@ def test_compiled_steps_take_over_in_the_middle_of_a_path(problem, turns, stride
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
 
 
+@given(problems(), st.integers(1, 8))
+def test_clusters_that_are_taken_over_are_the_same(problem, k):
+    """Whole searches hardly show it if squared distances, and the greatest in each cluster, are not."""
+    rows, weights, most, spherical = problem
+    some = rows[: min(k, most)]
+    some = some[np.unique(nearest(rows, some)[0])]
+    k, most = len(some), min(most, len(rows))
+    before, after = (kind(rows, weights, most, spherical) for kind in (Clusters, CompiledClusters))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        before.start()
+        before.centers[:k] = some
+        before.restore(k)
+        after.take_over(before, k)
+    assert np.array_equal(after.labels, before.labels)
+    assert np.array_equal(after.squared, before.squared)
+    pool, starts, counts, free, reach = after._lists
+    assert free == len(rows)
+    for c in range(k):
+        members = np.flatnonzero(before.labels == c)
+        assert pool[starts[c] : starts[c] + counts[c]].tolist() == members.tolist()
+        assert reach[c] == before.squared[members].max(initial=0.0)
+
+
 def test_a_path_counts_what_numpy_handles(monkeypatch):
     """Four rows go to one center, then four numbers are halved, and the rows go to one of two centers."""
     told = []

@@ -190,7 +190,7 @@ def test_a_loop_is_called_at_once_if_so_much_work_is_ahead_which_counts_once(wor
 
 @pytest.mark.parametrize(("before", "calls"), [(0, 4), (1, 3), (2, 2), (3, 1)])
 def test_a_loop_waits_less_if_earlier_processes_waited(monkeypatch, tmp_path, before, calls):
-    """Compiling takes as long as four calls; past ones count for three of the present ones each."""
+    """Compiling takes as long as four calls; past ones count, up to ten of the present ones each."""
 
     def double(values):
         return 2.0 * values

@@ -39,6 +39,7 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.answers import Gather, GatheredRows
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.divergence import MOST_UNEVEN
 from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -169,9 +170,13 @@ class Method(Passes):
 
         A merge of two costs w_i w_j / (w_i + w_j) d_ij**2, at least the penalty.  So m of them in one
         cluster cost sum_ij w_i w_j d_ij**2 / W >= penalty * sum_ij (w_i + w_j) / W = penalty * (m - 1).
+        Of very uneven clusters, not all merges are planned that gain.
         """
         exact = math.isfinite(state.objective) and not state.inertias.any()
-        return exact and self._plain and not state.planned.any()
+        if not (exact and self._plain) or state.planned.any():
+            return False
+        even: bool = state.weights.max() <= MOST_UNEVEN * state.weights.min()
+        return even
 
     def _first_share(self, n: int, d: int) -> int:
         """Return the index of the first share of a search that starts on n rows in d columns."""

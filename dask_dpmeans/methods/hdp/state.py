@@ -53,7 +53,8 @@ class State(PlannedState):
     kept: Int64Array
     """(openings,), the center of each of these rows; -1 if it has no weight any more."""
     births: int = 0
-    """Centers opened in this sweep, and those that step 5 added before it."""
+    """Centers opened in this sweep.  If step 5 before it added more centers than it left without a local
+    cluster, the difference counts too; the other way round it counts as deaths."""
     associations: int = 0
     """Local clusters that step 5 tied to another center; in a search, moves planned for the next
     sweep."""

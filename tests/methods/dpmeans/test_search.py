@@ -790,6 +790,19 @@ def test_a_search_ends_where_no_two_different_rows_gain_by_a_merge(rows, seed):
     assert end.rows_read <= (len(states) + 2) * source.plan.n_rows
 
 
+def test_a_search_of_very_uneven_rows_goes_on_where_a_merge_gains_that_is_not_planned():
+    """The two light rows in the middle gain a quarter of the penalty together."""
+    places = math.sqrt(1.5) + np.array(
+        [-math.sqrt(1.5) - math.sqrt(1.2), -math.sqrt(1.5), 0, math.sqrt(1.2)]
+    )
+    rows = np.zeros((4, 20000))
+    rows[:, 0] = places
+    for heavy, k in ((1e5, 3), (1e9, 3)):
+        source = InMemoryRows(rows, np.array([heavy, 1.0, 1.0, heavy]))
+        end = states_of(source, Method(1.0))[-1]
+        assert (len(end.centers), end.objective) == (k, pytest.approx(3.75))
+
+
 def test_a_search_goes_on_where_rows_apart_gain_by_a_merge():
     rows = np.random.default_rng(0).normal(size=(40, 3))
     source = InMemoryRows(rows, None)

@@ -145,9 +145,10 @@ def refuse_kind(data: object, name: str) -> None:
             "dask_dpmeans.fit its path, such as 'cells.h5ad/X', to read it in parts"
         )
     if isinstance(data, Mapping) and not isinstance(data, dict) and len(data):
+        first = next(iter(data))
+        way = f", such as {name}[{first!r}]" if hasattr(data[first], "shape") else ""
         raise InputError(
-            f"{name} is a {type(data).__name__} of {list_some(data)}: pass an array of it, such as one of "
-            f"{name}[{next(iter(data))!r}]"
+            f"{name} is a {type(data).__name__} of {list_some(data)}: pass one of its arrays{way}"
         )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(

@@ -1,6 +1,7 @@
 """Fits of cells, from AnnData objects, stores and files."""
 
 import hashlib
+from collections import ChainMap
 from pathlib import Path
 
 import anndata
@@ -333,6 +334,8 @@ def test_parts_of_cells_that_are_no_arrays_name_what_to_pass(tmp_path: Path) -> 
     ):
         with pytest.raises(InputError, match=way):
             model.fit(part)
+    with pytest.raises(InputError, match="X is a ChainMap of cells: pass one of its arrays$"):
+        model.fit(ChainMap({"cells": cells.obsm}))
     cells.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     with pytest.raises(InputError, match=r"pass X\.to_memory\(\), or .* 'cells\.h5ad/X'"):

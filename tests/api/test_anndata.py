@@ -334,7 +334,7 @@ def test_parts_of_cells_that_are_no_arrays_name_what_to_pass(tmp_path: Path) -> 
     ):
         with pytest.raises(InputError, match=way):
             model.fit(part)
-    with pytest.raises(InputError, match="X is a ChainMap of cells: pass one of its arrays$"):
+    with pytest.raises(InputError, match=r"X is a ChainMap of cells: pass one of its arrays$"):
         model.fit(ChainMap({"cells": cells.obsm}))
     cells.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")

@@ -473,7 +473,7 @@ def test_dimensions_are_for_cubes_alone() -> None:
         InputError, match=r"along 'lat', 'lon', 'time', 'level': name the dimensions"
     ):
         DPMeans(penalty=30.0).fit(cube_of())
-    with pytest.raises(InputError, match="samples="):
+    with pytest.raises(InputError, match=r"as in fit\(X, features='variable'\)"):
         DPMeans(penalty=30.0).fit(xr.Dataset({"u": cube_of()}))
     model = DPMeans(penalty=30.0).fit(np.ones((3, 2)))
     assert not hasattr(model, "centers_dataarray_")

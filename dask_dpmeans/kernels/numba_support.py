@@ -47,7 +47,7 @@ LEAST_WORK = 2**30
 PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
 COMPILING = 1e-3
-"""Seconds that Numba compiles a byte of code: .9e-3 to 1.4e-3 in loops that took 4 to 24 seconds."""
+"""Seconds that Numba compiles a byte of code: 1.0e-3 to 1.4e-3 in loops that took 5 to 24 seconds."""
 LOADING = 2**29
 """Work of one loop, past or ahead, for which Numba is loaded: that took .6 to .9 seconds."""
 CALL = 2**14

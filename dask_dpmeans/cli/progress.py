@@ -45,12 +45,9 @@ class Pace:
         parts = [f"step {number}: k={record.n_clusters:,}"]
         if record.n_local_clusters:
             parts.append(f"local={record.n_local_clusters:,}")
-        parts += [
-            f"J={record.objective:.9g}",
-            f"births={record.births:,}",
-            f"deaths={record.deaths:,}",
-        ]
-        parts += [f"{name}={getattr(record, name):,}" for name in MOVES if getattr(record, name)]
+        parts.append(f"J={record.objective:.9g}")
+        counts = {name: getattr(record, name) for name in ("births", "deaths", *MOVES)}
+        parts += [f"{name}={count:,}" for name, count in counts.items() if count]
         parts += [] if resumed else [f"{pace:,.0f} rows/s"]
         parts.append(format_duration(self.seconds()))
         return "  ".join(parts)

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.cli import main, progress
-from dask_dpmeans.cli.progress import JsonLines, PlainLines, TerminalLine, describe_pass
+from dask_dpmeans.cli.progress import JsonLines, Pace, PlainLines, TerminalLine, describe_pass
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.sources import Pass
 
@@ -66,6 +66,16 @@ def test_time_to_go_shrinks_while_nothing_is_told():
     assert describe_pass(SCAN) == "scan 25%  250 rows/s  0:00:03 to go"
     assert describe_pass(SCAN, since=2.0) == "scan 25%  250 rows/s  0:00:01 to go"
     assert describe_pass(SCAN, since=99.0) == "scan 25%  250 rows/s  0:00:00 to go"
+
+
+def test_a_step_names_what_happened_in_it_and_nothing_else():
+    calm = replace(RECORD, births=0, deaths=0)
+    busy = replace(RECORD, births=1200, swaps=1)
+    for record, wanted in (
+        (calm, "step 2: k=3  J=9.5  2,000 rows/s  "),
+        (busy, "step 2: k=3  J=9.5  births=1,200  deaths=1  swaps=1  2,000 rows/s  "),
+    ):
+        assert Pace(passes=2.0).describe(record, 1000, 2).startswith(wanted)
 
 
 @pytest.mark.parametrize("total", [0, 10])

@@ -36,6 +36,10 @@ CREDENTIALS = (
 """What to do if credentials are missing."""
 
 
+SHARED = "input and outputs must be on storage that every worker reaches, a shared file system or an object store"
+"""What to do if a worker does not find what another process wrote."""
+
+
 def of_store(error: BaseException | None) -> bool:
     """Return whether a store or a disk did not respond or refused; a later try may succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES

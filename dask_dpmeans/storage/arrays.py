@@ -148,6 +148,20 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
     return array
 
 
+def count_missing(array: "zarr.Array[Any]", folder: str | None) -> int:
+    """Return how many chunks of an array over the rows, (n, ...), are not there.
+
+    `folder` is its folder on a disk; None for other stores.  A network file system may list a folder as
+    that was before another machine wrote to the folder, but finds a file by its name.
+    """
+    missing = int(array.nchunks - array.nchunks_initialized) if array.size else 0
+    if not missing or folder is None:
+        return missing
+    places = ((number, *[0] * (array.ndim - 1)) for number in range(array.nchunks))
+    keys = map(array.metadata.encode_chunk_key, places)
+    return sum(not os.path.exists(os.path.join(folder, key)) for key in keys)
+
+
 def open_array(place: Place) -> "zarr.Array[Any]":
     """Open an array, (...), by its metadata."""
     try:

@@ -19,7 +19,7 @@ import zarr
 from zarr.abc.codec import BytesBytesCodec
 
 from dask_dpmeans import checks
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import SHARED, CorruptStoreError, InputError
 from dask_dpmeans.storage import arrays, manifest
 from dask_dpmeans.storage.array_spec import TABLES, Digests
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER
@@ -362,7 +362,10 @@ class NewArrays:
     def write_digests(
         self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
-        """Note the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
+        """Note the digests of all chunks, (chunk, array, byte), as a `Writer` returned them.
+
+        Raise `InputError` if a chunk is not there: a worker wrote it to a disk of its own.
+        """
         self.files[f"{TABLES}/{METADATA}"] = arrays.group_content({})
         found = np.concatenate(digests)
         for number, (name, array) in enumerate(over_rows.items()):
@@ -371,8 +374,19 @@ class NewArrays:
                 raise CorruptStoreError(
                     f"{self.output.path}/{name}: {len(table)} of {array.nchunks} chunks were written"
                 )
+            self._check_there(name, array)
             layout = {"layout": arrays.layout_of(array)}
             self.write(f"{TABLES}/{name}", table, ("chunk", "byte"), layout)
+
+    def _check_there(self, name: str, array: "zarr.Array[Any]") -> None:
+        """Raise `InputError` if chunks that tasks wrote are missing: they would read as the fill value."""
+        location = self.output / name
+        missing = arrays.count_missing(array, None if location.remote else location.url)
+        if missing:
+            raise InputError(
+                f"{location.shown}: {missing:,} of {array.nchunks:,} chunks are missing, though tasks wrote them: "
+                f"{SHARED}"
+            )
 
 
 @dataclass(frozen=True)

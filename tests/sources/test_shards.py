@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from memory import peak_memory
 from strategies import Nested, table, tables, weights_of
 
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.sources import shards
 from dask_dpmeans.sources.jobs import CarryJob, FoldJob, MapJob
+from dask_dpmeans.sources.opening import NpyFile
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, piece_rows
 
 
@@ -259,3 +261,9 @@ def test_small_numbers_are_widened_a_block_at_a_time(dtype):
     assert _sum_blocks(shard, block_rows) == 2**20
     block_bytes = 4 * 4 * block_rows
     assert peak_memory(_sum_blocks, shard, block_rows) < 2**19 + 4 * block_bytes
+
+
+def test_a_file_that_a_worker_does_not_find_is_an_error_that_says_so(tmp_path):
+    file = NpyFile(str(tmp_path / "rows.npy"), (8, 2), np.dtype(np.float64))
+    with pytest.raises(InputError, match=r"rows.npy is not there on .* storage that every worker"):
+        StoredShard(0, 8, file, None).read(0, 8)

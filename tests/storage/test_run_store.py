@@ -23,6 +23,7 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import FORMAT
@@ -531,6 +532,33 @@ def test_a_fit_that_dies_while_writing_labels_is_not_whole_and_goes_on(
     fit(data, other, DPMeans(16.0, random_state=0), resume=True)
     np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
     assert load(other).n_passes_ == load(run).n_passes_
+
+
+def test_chunks_that_a_worker_wrote_to_another_disk_are_no_labels(
+    tmp_path: Path, data: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, out = tmp_path / "other.zarr", tmp_path / "out.zarr"
+    write_chunks = arrays.write_chunks
+
+    def write_elsewhere(array: Any, start: int, answer: Any) -> Any:
+        digests = write_chunks(array, start, answer)
+        if start:
+            place = Path(str(array.store_path).removeprefix("file://"))
+            (place / "c" / str(start // array.chunks[0])).unlink()
+        return digests
+
+    lost = "chunks are missing, though tasks wrote them: .* on storage that every worker reaches"
+    with monkeypatch.context() as patch:
+        patch.setattr(arrays, "write_chunks", write_elsewhere)
+        with pytest.raises(InputError, match=f"other.zarr/labels: 46 of 47 {lost}"):
+            fit(data, other, DPMeans(16.0, random_state=0), block_rows=64)
+        with pytest.raises(InputError, match=f"out.zarr/label: 46 of 47 {lost}"):
+            predict(run, data, out, block_rows=64)
+    for place in (other, out):
+        with pytest.raises(FileNotFoundError):
+            zarr.open_group(place, mode="r")
+    fit(data, other, DPMeans(16.0, random_state=0), block_rows=64, resume=True)
+    np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
 
 
 def test_synthetic_stores_are_the_same_for_one_seed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from socket import gethostname
 from time import sleep
 from typing import Any
 
@@ -16,6 +17,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dask_dpmeans.errors import (
+    SHARED,
     CorruptStoreError,
     InputError,
     lacks_connection,
@@ -126,10 +128,15 @@ class CheckedStore(TransparentStore):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the value of a key."""
-        found = await self._get_with_retries(key, prototype, byte_range)
+        try:
+            found = await self._get_with_retries(key, prototype, byte_range)
+        except CorruptStoreError:
+            self._refuse_unseen()
+            raise
         if key.rpartition("/")[2] in METADATA:
             return found
         if found is None:
+            self._refuse_unseen()
             if self.fill_missing:
                 return None
             raise CorruptStoreError(
@@ -144,6 +151,14 @@ class CheckedStore(TransparentStore):
                 f"{format_bytes(self.chunk_bytes)}"
             )
         return found
+
+    def _refuse_unseen(self) -> None:
+        """Raise `InputError` if the folder of the store is not on the machine that reads a chunk of it."""
+        plain = self.plain
+        if isinstance(plain, LocalStore) and not plain.root.exists():
+            raise InputError(
+                f"{plain.root} is not there on {gethostname()}, which reads it: {SHARED}"
+            )
 
     async def _get_with_retries(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None

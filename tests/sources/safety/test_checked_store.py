@@ -81,6 +81,15 @@ def test_a_chunk_that_goes_missing_between_passes_is_an_error(tmp_path):
         found.map(lambda block: (block.rows,), lambda *_: None)
 
 
+@pytest.mark.parametrize("fill_missing", [True, False])
+def test_a_store_that_a_worker_does_not_find_holds_no_fill_values(tmp_path, fill_missing):
+    stored(tmp_path / "rows.zarr", fill_value=0)
+    found = source(tmp_path / "rows.zarr", fill_missing=fill_missing)
+    (tmp_path / "rows.zarr").rename(tmp_path / "away")  # stands for a disk of another machine
+    with pytest.raises(InputError, match=r"rows.zarr is not there on .*storage that every worker"):
+        found.map(lambda block: (block.rows,), lambda *_: None)
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_missing_chunks_hold_the_fill_value_where_that_is_said(tmp_path, zarr_format):
     made = stored(tmp_path / "rows.zarr", zarr_format=zarr_format, fill_value=0)

@@ -43,9 +43,8 @@ class ClusterMonitor:
         threads: dict[str, int] = {}
         with suppress(OSError):  # the scheduler does not answer
             threads = client.nthreads()
-            self._log_busy(0 if begun else count_foreign_tasks(client, threads))
-        if threads:
             self._log_lost(frozenset(threads))
+            self._log_busy(0 if begun else count_foreign_tasks(client, threads))
         return bool(threads) and not self._all_paused(client)
 
     def _all_paused(self, client: Client) -> bool:
@@ -63,10 +62,11 @@ class ClusterMonitor:
         lost = sorted(self.workers - workers)
         if lost:
             logger.warning(
-                "lost %s %s; workers left: %d; what was lost is computed again",
+                "lost %s %s; workers left: %d; %s",
                 "worker" if len(lost) == 1 else "workers",
                 list_some(lost),
                 len(workers),
+                "what was lost is computed again" if workers else "waiting for a new one",
             )
         self.workers = workers
 

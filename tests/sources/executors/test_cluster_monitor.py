@@ -89,6 +89,16 @@ def test_workers_that_leave_are_named_once(caplog):
     ]
 
 
+def test_a_wait_for_a_worker_is_told_when_the_last_one_leaves(caplog):
+    caplog.set_level(logging.WARNING)
+    looks = ClusterMonitor()
+    for threads in ({"a": 1}, {}, {}, {"b": 1}):
+        assert looks.look(Cluster(threads), begun=True) is bool(threads)
+    assert [each.getMessage() for each in caplog.records] == [
+        "lost worker a; workers left: 0; waiting for a new one"
+    ]
+
+
 RUNS = {"status": "running", "metrics": {"task_counts": {"memory": 1}}}
 PAUSED = {"status": "paused", "metrics": {"task_counts": {"memory": 1}}}
 ENDS = {"status": "paused", "metrics": {"task_counts": {"executing": 1}}}

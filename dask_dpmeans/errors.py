@@ -30,8 +30,8 @@ NO_CONNECTION = (
 )
 """Errors of these packages, or of Python, if nothing listens at an address, or no host has its name."""
 CREDENTIALS = (
-    "give the credentials of the store in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for "
-    "S3; public data needs the storage option anon=true"
+    "give the credentials of the store in the environment, of each worker too, as AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY for S3; public data needs the storage option anon=true"
 )
 """What to do if credentials are missing."""
 

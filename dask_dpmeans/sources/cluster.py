@@ -30,21 +30,22 @@ LOOP_THREAD = "IO loop"
 LOOP_TIMEOUT = 5.0
 """Seconds to wait for the loop of a client where no thread has this name: a fork has none."""
 QUIET = {
+    "asyncio": "Unclosed ",
     "distributed.worker": "Failed to communicate with scheduler during heartbeat",
     "distributed.worker.state_machine": "Async instruction for ",
 }
-"""Beginnings of messages of Dask's workers, by the name of the logger, that tell nothing at the end."""
+"""Beginnings of messages of workers, by the name of the logger, that tell nothing at the end."""
 
 
 class QuietEnd(WorkerPlugin):
     """Worker plugin that keeps Dask quiet about a command that ends while its workers work.
 
     Dask warns of each task that is cancelled, and of a scheduler that the last message of a worker
-    did not reach.
+    did not reach.  The client of an object store tells of connections that end with the process.
     """
 
     def setup(self, worker: object) -> None:
-        """Let the two loggers leave these messages out."""
+        """Let the loggers leave these messages out."""
         for name, beginning in QUIET.items():
             logging.getLogger(name).addFilter(partial(_is_other, beginning))
 

@@ -297,6 +297,8 @@ def _reason(place: Location, error: Exception) -> str:
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
         what = "has no metadata of Zarr"
+        if place.remote and not place.names():
+            return "nothing is there"
         if not place.remote:
             with suppress(OSError):  # it may not be listed
                 what = what if os.listdir(place.url) else "is empty"

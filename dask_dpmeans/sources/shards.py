@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
-from dask_dpmeans.errors import SHARED, CorruptStoreError, InputError, of_store
+from dask_dpmeans.errors import SHARED, CorruptStoreError, InputError, of_store, reason_of
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch, takes_csr
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights
@@ -235,7 +235,7 @@ class StoredShard:
                 raise InputError(f"{unseen}: {SHARED}") from error
             kind = OSError if of_store(error) else CorruptStoreError
             what = f"rows {start:,} to {stop:,} of {_name_of(self.data)}"
-            raise kind(f"{what} cannot be read: {error}") from error
+            raise kind(f"{what} cannot be read: {reason_of(error)}") from error
 
     def _rows(self, start: int, stop: int, scratch: Scratch) -> RawRows:
         """Read rows, (stop - start, stored columns)."""

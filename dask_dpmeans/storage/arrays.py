@@ -20,7 +20,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.codec import BytesBytesCodec
 from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import MemoryStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, MemoryStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, lacks_connection, reason_of
 from dask_dpmeans.storage import one_chunk
@@ -353,7 +353,10 @@ class TransparentStore(WrapperStore[Store]):
     """A store around another one, which it names and measures as its own."""
 
     def __str__(self) -> str:
-        return str(self._store)
+        plain = self.plain
+        if isinstance(plain, FsspecStore):
+            return str(plain.fs.unstrip_protocol(plain.path))
+        return str(plain)
 
     @property
     def plain(self) -> Store:

@@ -634,6 +634,35 @@ def test_a_store_that_needs_credentials_is_asked_once_and_says_which(
         assert re.search(told, answer.output)
 
 
+def test_workers_that_lack_credentials_say_which_and_of_which_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, on_worker = MemoryFileSystem.cat_file, []
+
+    def cat_file(self: Any, path: str, **options: Any) -> Any:
+        if on_worker:
+            raise NoCredentialsError
+        return plain(self, path, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+    zarr.create_array("memory://bare/rows.zarr", data=np.ones((6400, 2)), chunks=(64, 2))
+    source = as_source("memory://bare/rows.zarr", memory_limit=20_000, threads=1, block_rows=16)
+    on_worker.append(True)
+    monkeypatch.setattr(checked_store, "PAUSES", (60.0, 60.0))
+    told = (
+        r"rows \d.* of memory:///?bare/rows.zarr, chunks of 64 rows cannot be read: Unable to locate "
+        "credentials: give the credentials of the store in the environment, of each worker too"
+    )
+    with pytest.raises(OSError, match=told):
+        source.map(lambda block: (block.rows,), lambda *_: None)
+
+
+def test_a_url_at_which_nothing_is_says_so(folder: Location) -> None:
+    if folder.remote:
+        with pytest.raises(InputError, match=r"no Zarr array at .*absent.zarr: nothing is there"):
+            as_source((folder / "absent.zarr").url, storage_options=folder.options)
+
+
 def test_credentials_are_named_if_they_are_what_is_missing() -> None:
     assert reason_of(NoCredentialsError()).endswith("the storage option anon=true")
     assert reason_of(OSError("slow down")) == "slow down"

@@ -23,6 +23,7 @@ from dask_dpmeans.errors import (
     lacks_connection,
     lacks_credentials,
     of_store,
+    reason_of,
 )
 from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
@@ -171,7 +172,8 @@ class CheckedStore(TransparentStore):
                 raise
             except Exception as error:
                 damaged += isinstance(error, CorruptStoreError)
-                if getattr(error, "status", None) in REFUSALS or damaged > 1:
+                refused = getattr(error, "status", None) in REFUSALS or lacks_credentials(error)
+                if refused or damaged > 1:
                     raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)
@@ -186,7 +188,7 @@ def damage_of(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # of the store, or of a codec that meets a damaged chunk
         kind = OSError if of_store(error) else CorruptStoreError
-        raise kind(f"{what} cannot be read: {error}") from error
+        raise kind(f"{what} cannot be read: {reason_of(error)}") from error
 
 
 def checked_array(

@@ -111,6 +111,9 @@ def connect(
 def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:
     """Return the scheduler, or the file with its address, if the work is for a running cluster."""
     scheduler, file = compute["scheduler"], compute["scheduler_file"]
+    for option, value in (("--scheduler", scheduler), ("--scheduler-file", file)):
+        if value == "":
+            raise click.UsageError(f"{option} is empty: give a scheduler, or leave {option} out")
     own = compute["workers"] or compute["threads"] or compute["memory_limit"]
     if own and (scheduler or file):
         raise click.UsageError(

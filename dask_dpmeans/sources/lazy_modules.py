@@ -59,6 +59,11 @@ def is_delayed(value: object) -> "TypeIs[Delayed]":
     return _is_instance(value, "dask.delayed", "Delayed")
 
 
+def is_future(value: object) -> "TypeIs[distributed.Future[Any]]":
+    """Return whether a value is a future of a Dask cluster."""
+    return _is_instance(value, "distributed", "Future")
+
+
 def is_zarr_array(value: object) -> "TypeIs[zarr.Array[Any]]":
     """Return whether a value is an array, (...), of Zarr."""
     return _is_instance(value, "zarr", "Array")

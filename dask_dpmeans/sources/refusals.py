@@ -11,7 +11,7 @@ import numpy as np
 from dask_dpmeans.checks import list_some
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
-from dask_dpmeans.sources.lazy_modules import arrays, is_delayed, zarr
+from dask_dpmeans.sources.lazy_modules import arrays, is_delayed, is_future, zarr
 from dask_dpmeans.storage import array_spec
 from dask_dpmeans.storage.location import Location
 
@@ -55,6 +55,9 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
+FROM_DELAYED = "dask.array.from_delayed({}, shape=(n, d), dtype=float)"
+"""Python that makes a Dask array of a delayed object or a future."""
+ROWS_UNKNOWN = "with numpy.nan for n if the number of rows is not known"
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
 TIMES = ("Date", "Datetime", "Duration")
@@ -83,15 +86,26 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     raise InputError(f"X is a path, {text!r}, and {model} takes rows: {hint}")
 
 
+def _is_lazy(data: object) -> bool:
+    """Return whether data are a delayed object of Dask or a future."""
+    return is_delayed(data) or is_future(data)
+
+
+def _laziness(data: object) -> str:
+    """Return the name that Dask gives to a delayed object of any kind, or to a future."""
+    return "Delayed" if is_delayed(data) else "Future"
+
+
 def refuse_container(data: object, name: str) -> None:
     """Raise `InputError` for a collection that is no array and no table, with the code that makes one."""
     rows = name in ("X", "data")
     way, kind = None, type(data).__name__
-    if is_delayed(data):
-        way = (
-            f"dask.array.from_delayed({name}, shape=(n, d), dtype=float), with numpy.nan for n if the "
-            "number of rows is not known"
-        )
+    if _is_lazy(data):
+        kind, way = _laziness(data), f"{FROM_DELAYED.format(name)}, {ROWS_UNKNOWN}"
+    elif rows and isinstance(data, list) and data and _is_lazy(data[0]):
+        each = FROM_DELAYED.format("each")
+        kind = f"list of {_laziness(data[0])} objects"
+        way = f"dask.array.concatenate([{each} for each in {name}]), {ROWS_UNKNOWN}"
     elif type(data).__module__.startswith("dask.bag"):
         way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
     elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has

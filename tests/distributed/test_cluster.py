@@ -282,6 +282,17 @@ def test_workers_do_not_log_what_the_end_of_a_command_cancels(client):
     assert all(all(told) for told in client.run(passes, "Compute Failed").values())
 
 
+def test_futures_say_how_they_become_rows(client):
+    X = client.scatter([ROWS[:500], ROWS[500:]])
+    for data, kind in ((X, "list of Future objects"), (X[0], "Future")):
+        with pytest.raises(InputError, match=f"X is a {kind}, no array: pass dask.array") as told:
+            DPMeans(6.0).fit(data)
+        way = str(told.value).partition("pass ")[2].partition(", with numpy.nan")[0]
+        rows = eval(way, {"dask": dask, "X": data, "n": np.nan, "d": 2})
+        with client.as_current():
+            assert DPMeans(6.0).fit(rows).n_clusters_ > 1
+
+
 def test_an_asynchronous_client_is_refused_in_its_own_loop_and_works_from_a_thread(path):
     rows = da.from_zarr(path)
 

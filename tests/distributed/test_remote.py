@@ -218,6 +218,8 @@ def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path
             "--scheduler and --scheduler-file both name a scheduler",
         ),
         (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a running cluster"),
+        (["--scheduler", ""], "--scheduler is empty: give a scheduler, or leave --scheduler out"),
+        (["--scheduler-file", ""], "--scheduler-file is empty: give a scheduler"),
     ],
 )
 def test_wrong_use_of_the_scheduler_exits_2(

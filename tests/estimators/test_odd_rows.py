@@ -64,6 +64,10 @@ CONTAINERS = {
         dask.delayed(np.ones)((3, 2)),
         "dask.array.from_delayed(X, shape=(n, d), dtype=float)",
     ),
+    "list of Delayed objects": (
+        [dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))],
+        "dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X]",
+    ),
     "Bag": (dask.bag.from_sequence([(1.0, 2.0), (9.0, 9.0)]), "numpy.array(X.compute())"),
 }
 
@@ -77,6 +81,8 @@ def test_a_collection_that_is_no_array_says_how_it_becomes_one(kind):
         as_source(X)
     if way is not None:
         assert way in str(refused.value)
+        if kind.startswith("list of D"):
+            way = f"dask.array.concatenate([{way})"
         with dask.config.set(scheduler="synchronous"):
             found = eval(way, NAMES | {"X": X, "n": np.nan, "d": 2, "pandas": pd, "numpy": np})
             assert DPMeans(9.0).fit(found).n_clusters_ >= 1

@@ -107,6 +107,8 @@ class Opener:
             way = ""
             if self.dimensions == 2 and opened.ndim > 2:
                 way = f": {RESHAPED}"
+            elif self.dimensions == 2 and opened.ndim == 1:
+                way = ": reshape it to one column, as array.reshape(-1, 1) does, if it has one feature"
             raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}{way}")
         return opened
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources import Coordinate, CubeRows, RowSource
+from dask_dpmeans.sources.refusals import OUTPUT_DIMENSIONS
 from dask_dpmeans.sources.safety.checked_store import damage_of
 from dask_dpmeans.storage.array_spec import LABEL_MAP, Digests
 from dask_dpmeans.storage.output import NewArrays
@@ -28,12 +29,11 @@ def describe_grid(cube: CubeRows | None, taken: Iterable[str]) -> dict[str, Any]
     if cube is None or grid is None:
         return None
     coords = [each.name for each in (*grid.sample_coords, *grid.feature_coords)]
-    both = sorted(
-        {*coords, *grid.samples} & {*taken, LABEL_MAP, "row", "cluster", "feature", "step"}
-    )
+    both = sorted({*coords, *grid.samples} & {*taken, LABEL_MAP, *OUTPUT_DIMENSIONS})
     if both:
         raise InputError(
-            f"a cube may not have {both[0]!r} as a coordinate, which the output has: rename it"
+            f"a cube may not have {both[0]!r} as a coordinate, which the output has: rename it, as "
+            f"cube.rename({{{both[0]!r}: 'sample'}}) of xarray does"
         )
     for each in (*grid.sample_coords, *grid.feature_coords):
         own = sorted({"content", "digest"} & each.attrs.keys())

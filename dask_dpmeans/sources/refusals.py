@@ -60,6 +60,8 @@ FROM_DELAYED = "dask.array.from_delayed({}, shape=(n, d), dtype=float)"
 ROWS_UNKNOWN = "with numpy.nan for n if the number of rows is not known"
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
+OUTPUT_DIMENSIONS = frozenset({"row", "cluster", "feature", "step"})
+"""Names of dimensions of outputs; the dimensions of the samples of a cube have other names."""
 TIMES = ("Date", "Datetime", "Duration")
 """Types of columns of a data frame that are turned into numbers, not into categories."""
 OTHER_SIGN = {("i", "true"), ("u", "false")}
@@ -308,7 +310,7 @@ def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
         return
     variable = str(array.store_path).rstrip("/").rpartition("/")[2]
     way = f"decode it, as xarray.open_zarr(STORE)[{variable!r}] does"
-    if name != "sample_weight":
+    if name != "sample_weight" and dims[0] not in OUTPUT_DIMENSIONS:
         way = (
             f"read its store as a cube, as dask_dpmeans.fit(STORE, RUN, model, samples={dims[0]!r}, "
             f"variables={variable!r}) and the options --samples {dims[0]} --variables {variable} do; or {way}"

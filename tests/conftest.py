@@ -11,6 +11,15 @@ from dask_dpmeans.kernels.numba_support import PastWork
 from dask_dpmeans.methods.dpmeans import search
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of xdist get files in the order of the folders, so that the short doctests come last.
+
+    By the number of their tests, the files that wait the longest would.
+    """
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 @pytest.fixture(autouse=True, scope="session")
 def compiled_at_once() -> Iterator[None]:
     """Loops are compiled however little work there is: the tests compare them with NumPy.

@@ -32,8 +32,8 @@ def describe_grid(cube: CubeRows | None, taken: Iterable[str]) -> dict[str, Any]
     both = sorted({*coords, *grid.samples} & {*taken, LABEL_MAP, *OUTPUT_DIMENSIONS})
     if both:
         raise InputError(
-            f"a cube may not have {both[0]!r} as a coordinate, which the output has: rename it, as "
-            f"cube.rename({{{both[0]!r}: 'sample'}}) of xarray does"
+            f"a cube may not have dimensions or coordinates called {', '.join(both)}, as the output has: rename "
+            f"them, as cube.rename({ {each: f'{each}_' for each in both}!r}) of xarray does"
         )
     for each in (*grid.sample_coords, *grid.feature_coords):
         own = sorted({"content", "digest"} & each.attrs.keys())

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.parallel_read_trial import why_processes
     from dask_dpmeans.sources.planning import lay_out
     from dask_dpmeans.sources.progress import Pass
+    from dask_dpmeans.sources.refusals import refuse_lazy
     from dask_dpmeans.sources.resources import (
         format_bytes,
         own_threads,
@@ -103,6 +104,7 @@ else:
             ".parallel_read_trial": "why_processes",
             ".planning": "lay_out",
             ".progress": "Pass",
+            ".refusals": "refuse_lazy",
             ".resources": "format_bytes own_threads parse_bytes scheduler_address",
             ".safety.value_checks": "refuse_inexact",
             ".shards": "read_rows",

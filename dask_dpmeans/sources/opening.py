@@ -108,7 +108,7 @@ class Opener:
             if self.dimensions == 2 and opened.ndim > 2:
                 way = f": {RESHAPED}"
             elif self.dimensions == 2 and opened.ndim == 1:
-                way = ": reshape it to one column, as array.reshape(-1, 1) does, if it has one feature"
+                way = ": n rows of one feature have the shape (n, 1)"
             raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}{way}")
         return opened
 
@@ -299,11 +299,10 @@ def _reason(place: Location, error: Exception) -> str:
         if below is not None:
             return f"the folder has no metadata of Zarr: {below}"
         what = "has no metadata of Zarr"
-        if place.remote and not place.names():
-            return "nothing is there"
-        if not place.remote:
-            with suppress(OSError):  # it may not be listed
-                what = what if os.listdir(place.url) else "is empty"
+        if place.remote:
+            return "nothing is there" if place.is_absent() else f"the URL {what}; {refusals.READ}"
+        with suppress(OSError):  # it may not be listed
+            what = what if os.listdir(place.url) else "is empty"
         return f"the folder {what}; {refusals.READ}"
     return reason_of(error)
 

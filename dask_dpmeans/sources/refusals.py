@@ -55,8 +55,8 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
-FROM_DELAYED = "dask.array.from_delayed({}, shape=(n, d), dtype=float)"
-"""Python that makes a Dask array of a delayed object or a future."""
+FROM_DELAYED = "dask.array.from_delayed({}, shape={}, dtype=float)"
+"""Python that makes a Dask array, of a shape, of a delayed object or a future."""
 ROWS_UNKNOWN = "with numpy.nan for n if the number of rows is not known"
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
@@ -93,22 +93,30 @@ def _is_lazy(data: object) -> bool:
     return is_delayed(data) or is_future(data)
 
 
-def _laziness(data: object) -> str:
-    """Return the name that Dask gives to a delayed object of any kind, or to a future."""
-    return "Delayed" if is_delayed(data) else "Future"
+def refuse_lazy(data: object, name: str, *, apart: bool = False) -> None:
+    """Raise `InputError` for a delayed object of Dask, a future or a list of them.
+
+    The error has the code that makes one array of a list, or a list of arrays if they stay `apart`.
+    """
+    several = isinstance(data, list | tuple)
+    first = data[0] if isinstance(data, list | tuple) and data else data
+    if not _is_lazy(first):
+        return
+    kind = "Delayed" if is_delayed(first) else "Future"
+    shape = "(n, d)" if name in ("X", "data") else "(n,)"
+    way = FROM_DELAYED.format("each" if several else name, shape)
+    if several:
+        kind, way = f"{type(data).__name__} of {kind} objects", f"[{way} for each in {name}]"
+        way = way if apart else f"dask.array.concatenate({way})"
+    raise InputError(f"{name} is a {kind}, no array: pass {way}, {ROWS_UNKNOWN}")
 
 
 def refuse_container(data: object, name: str) -> None:
     """Raise `InputError` for a collection that is no array and no table, with the code that makes one."""
     rows = name in ("X", "data")
     way, kind = None, type(data).__name__
-    if _is_lazy(data):
-        kind, way = _laziness(data), f"{FROM_DELAYED.format(name)}, {ROWS_UNKNOWN}"
-    elif rows and isinstance(data, list) and data and _is_lazy(data[0]):
-        each = FROM_DELAYED.format("each")
-        kind = f"list of {_laziness(data[0])} objects"
-        way = f"dask.array.concatenate([{each} for each in {name}]), {ROWS_UNKNOWN}"
-    elif type(data).__module__.startswith("dask.bag"):
+    refuse_lazy(data, name)
+    if type(data).__module__.startswith("dask.bag"):
         way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
     elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has
         sets = any(len(getattr(each, "shape", ())) == 2 for each in data.values())
@@ -311,9 +319,9 @@ def refuse_packed(array: "zarr.Array[Any]", name: str) -> None:
     variable = str(array.store_path).rstrip("/").rpartition("/")[2]
     way = f"decode it, as xarray.open_zarr(STORE)[{variable!r}] does"
     if name != "sample_weight" and dims[0] not in OUTPUT_DIMENSIONS:
-        way = (
-            f"read its store as a cube, as dask_dpmeans.fit(STORE, RUN, model, samples={dims[0]!r}, "
-            f"variables={variable!r}) and the options --samples {dims[0]} --variables {variable} do; or {way}"
+        way += (
+            f"; or read its store as a cube, as dask_dpmeans.fit(STORE, RUN, model, samples={dims[0]!r}, "
+            f"variables={variable!r}) and the options --samples {dims[0]} --variables {variable} do"
         )
     raise InputError(
         f"{name} is packed, as xarray writes arrays, with {', '.join(stated)}: its numbers as they are "

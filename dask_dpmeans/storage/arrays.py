@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ Labels and probabilities of 4 clusters took 20 to 35 ns a row, at level 1 of Zst
 were as large where clusters overlap, and up to twice as large where most labels are -1."""
 Place = Location | StorePath
 """The location of a group or an array."""
+LATE = (0.1, 1.0, 5.0)
+"""Seconds between looks for chunks that other machines have just written."""
 
 
 def create_group(place: Location, attributes: dict[str, Any]) -> None:
@@ -148,18 +151,23 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
     return array
 
 
-def count_missing(array: "zarr.Array[Any]", folder: str | None) -> int:
-    """Return how many chunks of an array over the rows, (n, ...), are not there.
+def missing_chunks(array: "zarr.Array[Any]", place: Location) -> list[str]:
+    """Return the keys of the chunks of an array over the rows, (n, ...), that are not at its place.
 
-    `folder` is its folder on a disk; None for other stores.  A network file system may list a folder as
-    that was before another machine wrote to the folder, but finds a file by its name.
+    A listing may be of the time before another machine wrote, so that each chunk that it lacks is looked
+    for by its name, more than once.
     """
-    missing = int(array.nchunks - array.nchunks_initialized) if array.size else 0
-    if not missing or folder is None:
-        return missing
+    if not array.size:
+        return []
+    there = set(place.entries())
     places = ((number, *[0] * (array.ndim - 1)) for number in range(array.nchunks))
-    keys = map(array.metadata.encode_chunk_key, places)
-    return sum(not os.path.exists(os.path.join(folder, key)) for key in keys)
+    missing = [key for key in map(array.metadata.encode_chunk_key, places) if key not in there]
+    for pause in LATE:
+        missing = [key for key in missing if not place.has(key)]
+        if not missing:
+            break
+        sleep(pause)
+    return [key for key in missing if not place.has(key)]
 
 
 def open_array(place: Place) -> "zarr.Array[Any]":

@@ -135,6 +135,30 @@ class Location:
                 f"{self.shown} cannot be reached with the storage options given: {error}"
             ) from error
 
+    def is_absent(self) -> bool:
+        """Return whether surely nothing is at a URL: its store can list, and answers."""
+        if self.read_only:  # web servers do not list, or only in part
+            return False
+        fs, where = self.files()
+        fs.invalidate_cache()
+        try:
+            return not fs.exists(where)
+        except Exception:  # of the store, which may refuse to list
+            return False
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is in it; an `OSError` if that cannot be told."""
+        try:
+            if self.remote:
+                fs, where = self.files()
+                fs.invalidate_cache()
+                fs.info(f"{where.rstrip('/')}/{name}")
+            else:
+                os.stat(os.path.join(self.url, name))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
     def entries(self) -> Iterator[str]:
         """Yield the relative paths of all files and of links to folders, not followed."""
         fs, where = self.files()

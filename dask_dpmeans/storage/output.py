@@ -381,11 +381,11 @@ class NewArrays:
     def _check_there(self, name: str, array: "zarr.Array[Any]") -> None:
         """Raise `InputError` if chunks that tasks wrote are missing: they would read as the fill value."""
         location = self.output / name
-        missing = arrays.count_missing(array, None if location.remote else location.url)
+        missing = arrays.missing_chunks(array, location)
         if missing:
             raise InputError(
-                f"{location.shown}: {missing:,} of {array.nchunks:,} chunks are missing, though tasks wrote them: "
-                f"{SHARED}"
+                f"{location.shown}: {len(missing):,} of {array.nchunks:,} chunks are missing, though tasks wrote "
+                f"them: {SHARED}. The steps of a fit are kept: it goes on with resume"
             )
 
 

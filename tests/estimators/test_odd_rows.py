@@ -66,7 +66,11 @@ CONTAINERS = {
     ),
     "list of Delayed objects": (
         [dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))],
-        "dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X]",
+        "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X])",
+    ),
+    "tuple of Delayed objects": (
+        (dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))),
+        "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X])",
     ),
     "Bag": (dask.bag.from_sequence([(1.0, 2.0), (9.0, 9.0)]), "numpy.array(X.compute())"),
 }
@@ -81,11 +85,22 @@ def test_a_collection_that_is_no_array_says_how_it_becomes_one(kind):
         as_source(X)
     if way is not None:
         assert way in str(refused.value)
-        if kind.startswith("list of D"):
-            way = f"dask.array.concatenate([{way})"
         with dask.config.set(scheduler="synchronous"):
             found = eval(way, NAMES | {"X": X, "n": np.nan, "d": 2, "pandas": pd, "numpy": np})
             assert DPMeans(9.0).fit(found).n_clusters_ >= 1
+
+
+def test_lists_of_delayed_data_sets_and_delayed_weights_say_how_they_become_arrays():
+    sets = [dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))]
+    given = NAMES | {"X": sets, "n": np.nan, "d": 2, "sample_weight": dask.delayed(np.ones)(4)}
+    with pytest.raises(InputError, match="X is a list of Delayed objects, no array") as told:
+        HDPMeans(9.0, 9.0).fit(sets)
+    way = str(told.value).partition("pass ")[2].partition(", with numpy.nan")[0]
+    assert HDPMeans(9.0, 9.0).fit(eval(way, given)).local_clusters_.shape == (2, 1)
+    with pytest.raises(InputError, match="sample_weight is a Delayed, no array") as told:
+        DPMeans(9.0).fit(np.ones((4, 2)), sample_weight=given["sample_weight"])
+    way = str(told.value).partition("pass ")[2].partition(", with numpy.nan")[0]
+    assert eval(way, given | {"n": 4}).compute().tolist() == [1.0] * 4
 
 
 def test_a_dict_of_data_sets_goes_to_the_method_of_several_data_sets():

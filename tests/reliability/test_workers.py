@@ -97,10 +97,7 @@ def test_a_pass_without_a_worker_waits_for_a_while_and_no_longer(tmp_path, path)
     ):
         source = as_source(path, client=client, block_rows=BLOCK_ROWS, worker_timeout=1.5)
         client.cluster.scale(0)
-        with pytest.raises(
-            ClusterLostError,
-            match=r"there has been no worker for 1.5 s: start some with `dask worker",
-        ):
+        with pytest.raises(ClusterLostError, match=r"there has been no worker for 1.5 s$"):
             source.fold(Nested())
         client.cluster.scale(1)
         client.wait_for_workers(1, timeout=60)

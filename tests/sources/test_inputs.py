@@ -708,7 +708,7 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
     [
         (
             FEW[0],
-            r"data must have 2 dimensions, got shape \(2,\): reshape it to one column, as array",
+            r"data must have 2 dimensions, got shape \(2,\): n rows of one .* have the shape \(n, 1\)",
         ),
         (FEW[np.newaxis], r"data must have 2 dimensions, got shape \(1, 3, 2\)"),
         (FEW[:0], r"0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1 is required"),

@@ -23,7 +23,7 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage import arrays, location
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import FORMAT
@@ -547,7 +547,11 @@ def test_chunks_that_a_worker_wrote_to_another_disk_are_no_labels(
             (place / "c" / str(start // array.chunks[0])).unlink()
         return digests
 
-    lost = "chunks are missing, though tasks wrote them: .* on storage that every worker reaches"
+    monkeypatch.setattr(arrays, "LATE", (0.0, 0.0))
+    lost = (
+        "chunks are missing, though tasks wrote them: .* on storage that every worker reaches.*: "
+        "it goes on with resume"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(arrays, "write_chunks", write_elsewhere)
         with pytest.raises(InputError, match=f"other.zarr/labels: 46 of 47 {lost}"):
@@ -559,6 +563,35 @@ def test_chunks_that_a_worker_wrote_to_another_disk_are_no_labels(
             zarr.open_group(place, mode="r")
     fit(data, other, DPMeans(16.0, random_state=0), block_rows=64, resume=True)
     np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
+
+
+def test_a_chunk_that_is_seen_late_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = zarr.create_array(tmp_path / "rows", data=np.ones((40, 2)), chunks=(4, 2))
+    place, pauses = Location(str(tmp_path / "rows")), []
+    assert arrays.missing_chunks(array, place) == []
+    (tmp_path / "rows/c/3/0").rename(tmp_path / "late")
+
+    def sleep(pause: float) -> None:
+        pauses.append(pause)
+        if len(pauses) == 2:
+            (tmp_path / "late").rename(tmp_path / "rows/c/3/0")
+
+    monkeypatch.setattr(arrays, "sleep", sleep)
+    assert arrays.missing_chunks(array, place) == []
+    assert pauses == list(arrays.LATE[:2])
+    monkeypatch.setattr(arrays, "sleep", pauses.append)
+    for name in ("c/0/0", "c/9/0"):
+        (tmp_path / "rows" / name).unlink()
+    assert arrays.missing_chunks(array, place) == ["c/0/0", "c/9/0"]
+
+    def denied(path: str) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(location.os, "stat", denied)  # what cannot be told is no missing chunk
+    with pytest.raises(PermissionError):
+        arrays.missing_chunks(array, place)
 
 
 def test_synthetic_stores_are_the_same_for_one_seed(tmp_path: Path) -> None:

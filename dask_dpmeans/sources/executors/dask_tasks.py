@@ -330,10 +330,10 @@ def _waited_message(client: Client, seconds: float) -> str:
     """Return the message for a pass whose workers are all gone or paused."""
     limits = [each["memory_limit"] for each in workers_of(client).values() if each["memory_limit"]]
     if not limits:
-        address = client.scheduler.address if client.scheduler else "?"
-        return (
-            f"there has been no worker for {seconds:g} s: start some with `dask worker {address}`"
-        )
+        waited = f"there has been no worker for {seconds:g} s"
+        if client.cluster is not None or client.scheduler is None:
+            return waited
+        return f"{waited}: start some, as `dask worker {client.scheduler.address}` does"
     return (
         f"Dask has paused all workers for {seconds:g} s, as they hold most of their memory, of "
         f"{format_bytes(min(limits))} at least: give them more, or fewer threads. A worker needs "

@@ -171,9 +171,9 @@ class CheckedStore(TransparentStore):
             except FINAL:
                 raise
             except Exception as error:
-                damaged += isinstance(error, CorruptStoreError)
-                refused = getattr(error, "status", None) in REFUSALS or lacks_credentials(error)
-                if refused or damaged > 1:
+                # a machine of a cloud may be asked for credentials by many workers at once
+                damaged += isinstance(error, CorruptStoreError) or lacks_credentials(error)
+                if getattr(error, "status", None) in REFUSALS or damaged > 1:
                     raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)

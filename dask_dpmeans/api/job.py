@@ -345,7 +345,7 @@ def _write_result(ready: ReadyFit, end: Progress[Any]) -> None:
     """Label the rows by the last state, and finish the run."""
     method, request, learned, chosen = ready.method, ready.request, ready.learned, ready.chosen
     source, state = learned.source, end.state
-    new, plan = NewArrays(ready.store), source.plan
+    new, plan = NewArrays(ready.store, check=ready.lock.check), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     new.write_digests(
         {"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label")

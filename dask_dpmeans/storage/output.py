@@ -6,7 +6,7 @@ when all arrays are: until then it does not open as a Zarr group.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import zarr
 from zarr.abc.codec import BytesBytesCodec
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.errors import SHARED, CorruptStoreError, InputError
 from dask_dpmeans.storage import arrays, manifest
 from dask_dpmeans.storage.array_spec import TABLES, Digests
@@ -320,6 +321,8 @@ class NewArrays:
     others, by name."""
     files: dict[str, bytes] = field(default_factory=dict)
     """Files of small arrays, by their paths, which `flush` writes."""
+    check: Callable[[], None] = field(default=go_on, repr=False, compare=False, kw_only=True)
+    """Raises if the output is not of this job any more."""
 
     @property
     def names(self) -> list[str]:
@@ -383,6 +386,7 @@ class NewArrays:
         location = self.output / name
         missing = arrays.missing_chunks(array, location)
         if missing:
+            self.check()  # the output may have been removed, with its steps
             raise InputError(
                 f"{location.shown}: {len(missing):,} of {array.nchunks:,} chunks are missing, though tasks wrote "
                 f"them: {SHARED}. The steps of a fit are kept: it goes on with resume"
@@ -473,7 +477,7 @@ def new_output(
         remove(output, names)
         described = {"format": manifest.FORMAT, "kind": kind, **attributes}
         output.begin(described)
-        written = NewArrays(output)
+        written = NewArrays(output, check=job.check)
         yield written
         job.check()
         output.finish_with(written, described)

@@ -21,6 +21,7 @@ from dask_dpmeans.api.description import fingerprint
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage import arrays, location
@@ -563,6 +564,28 @@ def test_chunks_that_a_worker_wrote_to_another_disk_are_no_labels(
             zarr.open_group(place, mode="r")
     fit(data, other, DPMeans(16.0, random_state=0), block_rows=64, resume=True)
     np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
+
+
+def test_an_output_that_is_moved_away_while_labels_are_written_is_said_so(
+    tmp_path: Path, data: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_chunks = arrays.write_chunks
+
+    def write_and_move(array: Any, start: int, answer: Any) -> Any:
+        digests = write_chunks(array, start, answer)
+        place = Path(str(array.store_path).removeprefix("file://")).parent
+        elsewhere = tmp_path / f"{place.name} elsewhere"
+        if start == 640 and not elsewhere.exists():
+            place.rename(elsewhere)
+        return digests
+
+    monkeypatch.setattr(arrays, "LATE", (0.0,))
+    monkeypatch.setattr(arrays, "write_chunks", write_and_move)
+    removed = "or the file 'lock' in it, was removed while this job was writing there"
+    with pytest.raises(LockLostError, match=f"new.zarr, {removed}"):
+        fit(data, tmp_path / "new.zarr", DPMeans(16.0, random_state=0), block_rows=64, threads=1)
+    with pytest.raises(LockLostError, match=f"out.zarr, {removed}"):
+        predict(run, data, tmp_path / "out.zarr", block_rows=64, threads=1)
 
 
 def test_a_chunk_that_is_seen_late_is_there(

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,8 @@ TABLES = {
     (".tsv",): "pandas.read_csv({path!r}, sep='\\t')",
 }
 """Python that opens a table, by its ending."""
-FROM_DELAYED = "dask.array.from_delayed({}, shape={}, dtype=float)"
-"""Python that makes a Dask array, of a shape, of a delayed object or a future."""
+FROM_DELAYED = "dask.array.from_delayed({}, shape={}, dtype={})"
+"""Python that makes a Dask array, of a shape and a type, of a delayed object or a future."""
 ROWS_UNKNOWN = "with numpy.nan for n if the number of rows is not known"
 PACKED = {"scale_factor": 1, "add_offset": 0, "_FillValue": np.nan, "missing_value": np.nan}
 """Attributes by which xarray decodes an array, with the numbers that change nothing."""
@@ -94,21 +94,43 @@ def _is_lazy(data: object) -> bool:
 
 
 def refuse_lazy(data: object, name: str, *, apart: bool = False) -> None:
-    """Raise `InputError` for a delayed object of Dask, a future or a list of them.
+    """Raise `InputError` for a delayed object of Dask, a future, or a list or column of them.
 
     The error has the code that makes one array of a list, or a list of arrays if they stay `apart`.
     """
-    several = isinstance(data, list | tuple)
-    first = data[0] if isinstance(data, list | tuple) and data else data
-    if not _is_lazy(first):
+    items, kind_of, of = _items(data), type(data).__name__, name
+    if isinstance(data, np.ndarray):  # as `to_delayed` of Dask returns
+        kind_of, of = "column", f"{name}.flat"
+    of_types = {type(each): each for each in ([data] if items is None else items)}
+    lazy = [each for each in of_types.values() if _is_lazy(each)]
+    if not lazy:
         return
-    kind = "Delayed" if is_delayed(first) else "Future"
+    kind = "Delayed" if is_delayed(lazy[0]) else "Future"
     shape = "(n, d)" if name in ("X", "data") else "(n,)"
-    way = FROM_DELAYED.format("each" if several else name, shape)
-    if several:
-        kind, way = f"{type(data).__name__} of {kind} objects", f"[{way} for each in {name}]"
+    dtype = "int" if name == "groups" else "float"
+    way = FROM_DELAYED.format(name if items is None else "each", shape, dtype)
+    if len(lazy) < len(of_types):
+        raise InputError(
+            f"{name} has {kind} objects among others: make an array of each of these objects first, as "
+            f"{way} does, {ROWS_UNKNOWN}"
+        )
+    if items is not None:
+        kind, way = f"{kind_of} of {kind} objects", f"[{way} for each in {of}]"
         way = way if apart else f"dask.array.concatenate({way})"
     raise InputError(f"{name} is a {kind}, no array: pass {way}, {ROWS_UNKNOWN}")
+
+
+def _items(data: object) -> Iterable[Any] | None:
+    """Return the items of a list, or of an array of objects in one column; None of other data."""
+    if isinstance(data, list | tuple):
+        return data
+    if (
+        isinstance(data, np.ndarray)
+        and data.dtype == object
+        and data.shape == (data.size, 1)[: data.ndim]
+    ):
+        return data.flat
+    return None
 
 
 def refuse_container(data: object, name: str) -> None:
@@ -119,8 +141,11 @@ def refuse_container(data: object, name: str) -> None:
     if type(data).__module__.startswith("dask.bag"):
         way = f"{name}.to_dataframe() of dicts or tuples, or numpy.array({name}.compute())"
     elif isinstance(data, dict) and not hasattr(data, "shape"):  # as a sparse matrix of keys has
-        sets = any(len(getattr(each, "shape", ())) == 2 for each in data.values())
-        way = f"pandas.DataFrame({name})" if rows and not sets else f"list({name}.values())"
+        lazy = any(map(_is_lazy, data.values()))
+        sets = not lazy and any(len(getattr(each, "shape", ())) == 2 for each in data.values())
+        way = (
+            f"pandas.DataFrame({name})" if rows and not (sets or lazy) else f"list({name}.values())"
+        )
         if rows and sets:
             way += " to HDPMeans, which clusters several data sets"
     elif isinstance(data, Iterator):

@@ -72,6 +72,10 @@ CONTAINERS = {
         (dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))),
         "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X])",
     ),
+    "column of Delayed objects": (
+        dask.array.ones((8, 2), chunks=(4, 2)).to_delayed(),
+        "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X.flat])",
+    ),
     "Bag": (dask.bag.from_sequence([(1.0, 2.0), (9.0, 9.0)]), "numpy.array(X.compute())"),
 }
 
@@ -101,6 +105,31 @@ def test_lists_of_delayed_data_sets_and_delayed_weights_say_how_they_become_arra
         DPMeans(9.0).fit(np.ones((4, 2)), sample_weight=given["sample_weight"])
     way = str(told.value).partition("pass ")[2].partition(", with numpy.nan")[0]
     assert eval(way, given | {"n": 4}).compute().tolist() == [1.0] * 4
+
+
+def test_data_sets_and_groups_that_are_delayed_stay_apart_and_whole_numbers():
+    X, groups = np.ones((4, 2)), dask.delayed(np.arange)(4)
+    model = HDPMeans(9.0, 9.0).fit([X, X])
+    way = r"pass \[dask.array.from_delayed\(each"
+    with pytest.raises(InputError, match=f"X is a list of Delayed objects, no array: {way}"):
+        model.predict([dask.delayed(X), dask.delayed(X)])
+    with pytest.raises(InputError, match="groups is a Delayed, no array") as told:
+        model.fit(X, groups=groups)
+    way = str(told.value).partition("pass ")[2].partition(", with numpy.nan")[0]
+    found = eval(way, NAMES | {"groups": groups, "n": 4})
+    assert model.fit(X, groups=found).local_clusters_.shape == (4, 1)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_with_a_delayed_object_among_arrays_says_so(kind):
+    X = kind([np.ones((4, 2)), dask.delayed(np.ones)((3, 2))])
+    for model in (DPMeans(9.0), HDPMeans(9.0, 9.0)):
+        with pytest.raises(
+            InputError, match="X has Delayed objects among others: make an array of"
+        ):
+            model.fit(X)
+    with pytest.raises(InputError, match=r"X is a dict, no array: pass list\(X.values\(\)\)"):
+        HDPMeans(9.0, 9.0).fit(dict(enumerate(X)))
 
 
 def test_a_dict_of_data_sets_goes_to_the_method_of_several_data_sets():

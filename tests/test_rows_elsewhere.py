@@ -15,7 +15,7 @@ import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, LinkageDPMeans, fit, penalty
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputTypeError
-from dask_dpmeans.estimators.row_options import COSTS, OF_KMEANS, OF_PRICES, WAYS_OUT
+from dask_dpmeans.estimators.row_options import COSTS, OF_DENSITIES, OF_KMEANS, OF_PRICES, WAYS_OUT
 from dask_dpmeans.figures.data.columns import drawn_centers
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.divergence import Divergence
@@ -58,6 +58,19 @@ def test_an_option_of_kmeans_is_named_as_one(name, option):
     assert option not in own
     with pytest.raises(TypeError, match=f"^{name} has no option {option}, which is one of KMeans"):
         estimator(**needed, **{option: 1})
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("option", OF_DENSITIES)
+def test_an_option_of_hdbscan_or_dbscan_says_what_to_do(name, option):
+    estimator = ESTIMATORS[name]
+    own = inspect.signature(estimator).parameters
+    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    assert option not in own
+    with pytest.raises(TypeError, match=rf"^{name} has no option {option}, which is") as told:
+        estimator(**needed, **{option: 1})
+    for way in re.findall(r"\b\w*DPMeans\([^)]*\)", str(told.value)):
+        eval(way, {"DPMeans": DPMeans, "LinkageDPMeans": LinkageDPMeans, "eps": 2.0})
 
 
 def test_the_command_names_an_option_of_kmeans():

@@ -54,7 +54,23 @@ OF_KMEANS = (
     "batch_size",
 )
 """Options of KMeans in scikit-learn and dask-ml that have no counterpart."""
-EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS, *OF_KMEANS}
+BY_DENSITY = "which is one of HDBSCAN: leave it out. "
+BY_RADIUS = (
+    "which is one of {}: DPMeans(penalty=eps**2) takes a distance eps as a radius, "
+    "and LinkageDPMeans() finds clusters of any shape without one"
+)
+SMALL = f"{BY_DENSITY}DPMeans(min_cluster_weight=20) gives rows of lighter clusters the label -1"
+NOISE = f"{BY_DENSITY}LinkageDPMeans(noise=0.2) gives rows in sparse places the label -1"
+OF_DENSITIES = {
+    "min_cluster_size": SMALL,
+    "min_samples": NOISE,
+    "eps": BY_RADIUS.format("DBSCAN"),
+    "cluster_selection_epsilon": BY_RADIUS.format("HDBSCAN"),
+    "cluster_selection_method": f"{BY_DENSITY}labels_at of LinkageDPMeans gives finer or coarser clusters",
+    "allow_single_cluster": f"{BY_DENSITY}One cluster is always a possible answer",
+}
+"""What to do instead of options of HDBSCAN and DBSCAN."""
+EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS, *OF_KMEANS, *OF_DENSITIES}
 """Options whose absence is explained."""
 COUNTED = (
     "since the penalty decides the number of clusters: penalty.penalty_for(X, 3, search=True) finds the "
@@ -86,6 +102,8 @@ def refuse_options(estimator: str, own: Container[str], names: Iterable[str]) ->
             reason = COUNTED
         elif name in OF_KMEANS:
             reason = "which is one of KMeans: leave it out"
+        elif name in OF_DENSITIES:
+            reason = OF_DENSITIES[name]
         else:
             continue
         raise InputTypeError(f"{estimator} has no option {name}, {reason}")

@@ -12,9 +12,9 @@ from dask_dpmeans.methods.dpmeans import search
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers of xdist get files in the order of the folders, so that the short doctests come last.
+    """Let xdist hand out files in the order of the folders, so that the short doctests come last.
 
-    By the number of their tests, the files that wait the longest would.
+    Its own order, by the number of tests, starts the slowest files last.
     """
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False

@@ -374,6 +374,7 @@ def test_a_packed_array_whose_rows_have_the_name_of_an_output_is_decoded(folder:
     with pytest.raises(InputError, match="coordinates called feature, row, as the output") as told:
         fit("data.zarr", "other.zarr", DPMeans(9.0), samples="row", variables="obs")
     renamed = eval(between(str(told.value), "rename them, as ", " of xarray"), {"cube": cube})
+    assert str(told.value).endswith("also in samples")
     renamed.to_zarr("renamed.zarr", zarr_format=2)
     model = fit("renamed.zarr", "other.zarr", DPMeans(9.0), samples="row_", variables="obs")
     assert model.labels_.size == len(ROWS)

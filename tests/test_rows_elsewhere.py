@@ -60,17 +60,34 @@ def test_an_option_of_kmeans_is_named_as_one(name, option):
         estimator(**needed, **{option: 1})
 
 
+DENSITIES = {
+    "min_cluster_size": ("HDBSCAN", {"min_cluster_weight": 20}),
+    "min_samples": ("HDBSCAN", {"noise": 0.2}),
+    "eps": ("DBSCAN", {"penalty": 4.0}),
+    "cluster_selection_epsilon": ("HDBSCAN", {"penalty": 4.0}),
+    "cluster_selection_method": ("HDBSCAN", "labels_at of LinkageDPMeans"),
+    "allow_single_cluster": ("HDBSCAN", "One cluster is a possible answer"),
+}
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("option", OF_DENSITIES)
+@pytest.mark.parametrize("option", DENSITIES)
 def test_an_option_of_hdbscan_or_dbscan_says_what_to_do(name, option):
     estimator = ESTIMATORS[name]
     own = inspect.signature(estimator).parameters
     needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
     assert option not in own
-    with pytest.raises(TypeError, match=rf"^{name} has no option {option}, which is") as told:
+    assert set(DENSITIES) == set(OF_DENSITIES)
+    library, wanted = DENSITIES[option]
+    told = rf"^{name} has no option {option}, which is one of {library}: .*"
+    with pytest.raises(TypeError, match=told) as refused:
         estimator(**needed, **{option: 1})
-    for way in re.findall(r"\b\w*DPMeans\([^)]*\)", str(told.value)):
-        eval(way, {"DPMeans": DPMeans, "LinkageDPMeans": LinkageDPMeans, "eps": 2.0})
+    if isinstance(wanted, str):
+        assert wanted in str(refused.value)
+        return
+    way = re.search(r"(Linkage)?DPMeans\(\w+=[^)]*\)", str(refused.value))[0]
+    model = eval(way, {"DPMeans": DPMeans, "LinkageDPMeans": LinkageDPMeans, "eps": 2.0})
+    assert wanted.items() <= model.get_params().items()
 
 
 def test_the_command_names_an_option_of_kmeans():

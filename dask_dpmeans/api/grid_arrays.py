@@ -31,9 +31,10 @@ def describe_grid(cube: CubeRows | None, taken: Iterable[str]) -> dict[str, Any]
     coords = [each.name for each in (*grid.sample_coords, *grid.feature_coords)]
     both = sorted({*coords, *grid.samples} & {*taken, LABEL_MAP, *OUTPUT_DIMENSIONS})
     if both:
+        renamed = {each: f"{each}_" for each in both}
         raise InputError(
             f"a cube may not have dimensions or coordinates called {', '.join(both)}, as the output has: rename "
-            f"them, as cube.rename({ {each: f'{each}_' for each in both}!r}) of xarray does"
+            f"them, as cube.rename({renamed!r}) of xarray does, also in samples"
         )
     for each in (*grid.sample_coords, *grid.feature_coords):
         own = sorted({"content", "digest"} & each.attrs.keys())

@@ -35,6 +35,8 @@ COMMIT_SECONDS = 0.5
 
 A job that is killed loses no more there, besides the step that it was at.  A commit takes several requests to an
 object store, one after another.  On a local disk it takes 2 ms: there each step is committed."""
+STEPS_KEPT = ". The steps are kept: the fit goes on with resume"
+"""The end of an error about labels that a task wrote to another place."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +347,8 @@ def _write_result(ready: ReadyFit, end: Progress[Any]) -> None:
     """Label the rows by the last state, and finish the run."""
     method, request, learned, chosen = ready.method, ready.request, ready.learned, ready.chosen
     source, state = learned.source, end.state
-    new, plan = NewArrays(ready.store, check=ready.lock.check), source.plan
+    plan = source.plan
+    new = NewArrays(ready.store, check=ready.lock.check, kept=STEPS_KEPT)
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     new.write_digests(
         {"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label")

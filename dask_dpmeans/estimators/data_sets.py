@@ -36,7 +36,7 @@ def data_sets(
     Anything else than a list of tables is returned as given.  `known` are the categories of a fit.
     """
     if isinstance(X, list | tuple):
-        sources.refuse_lazy(X, "X", apart=True)
+        sources.refuse_lazy(X, "X", apart=groups is None)
     if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
         return DataSets(X, groups)
     if groups is not None:

@@ -306,7 +306,7 @@ class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
     def _data_sets(self, X: object, groups: object) -> DataSets:
         """Return rows of new data sets, with the categories of the fit."""
         if isinstance(X, list | tuple):  # `unwrap` takes them for parts of one data set
-            sources.refuse_lazy(X, "X", apart=True)
+            sources.refuse_lazy(X, "X", apart=groups is None)
         return data_sets(sources.unwrap(X, "X"), groups, self._accepts(), self.categories_)
 
     def description(self) -> Description:

@@ -67,7 +67,7 @@ OF_DENSITIES = {
     "eps": BY_RADIUS.format("DBSCAN"),
     "cluster_selection_epsilon": BY_RADIUS.format("HDBSCAN"),
     "cluster_selection_method": f"{BY_DENSITY}labels_at of LinkageDPMeans gives finer or coarser clusters",
-    "allow_single_cluster": f"{BY_DENSITY}One cluster is always a possible answer",
+    "allow_single_cluster": f"{BY_DENSITY}One cluster is a possible answer",
 }
 """What to do instead of options of HDBSCAN and DBSCAN."""
 EXPLAINED = {*WAYS_OUT, *OF_PRICES, *COUNTS, *OF_KMEANS, *OF_DENSITIES}

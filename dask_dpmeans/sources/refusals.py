@@ -94,43 +94,41 @@ def _is_lazy(data: object) -> bool:
 
 
 def refuse_lazy(data: object, name: str, *, apart: bool = False) -> None:
-    """Raise `InputError` for a delayed object of Dask, a future, or a list or column of them.
+    """Raise `InputError` for a delayed object of Dask, a future, or a collection of them.
 
     The error has the code that makes one array of a list, or a list of arrays if they stay `apart`.
     """
-    items, kind_of, of = _items(data), type(data).__name__, name
-    if isinstance(data, np.ndarray):  # as `to_delayed` of Dask returns
-        kind_of, of = "column", f"{name}.flat"
-    of_types = {type(each): each for each in ([data] if items is None else items)}
-    lazy = [each for each in of_types.values() if _is_lazy(each)]
+    items: Iterable[Any] = [data]
+    if isinstance(data, list | tuple):
+        items = data
+    elif isinstance(data, np.ndarray) and data.dtype == object:
+        items = data.flat
+    of_each_type = {type(each): each for each in items}.values()
+    lazy = [each for each in of_each_type if _is_lazy(each)]
     if not lazy:
         return
     kind = "Delayed" if is_delayed(lazy[0]) else "Future"
+    if isinstance(data, np.ndarray):
+        raise InputError(
+            f"{name} is an array of {kind} objects, as to_delayed of Dask makes one: pass the Dask array itself"
+        )
     shape = "(n, d)" if name in ("X", "data") else "(n,)"
     dtype = "int" if name == "groups" else "float"
-    way = FROM_DELAYED.format(name if items is None else "each", shape, dtype)
-    if len(lazy) < len(of_types):
+    if not isinstance(data, list | tuple):
+        way = FROM_DELAYED.format(name, shape, dtype)
+        raise InputError(f"{name} is a {kind}, no array: pass {way}, {ROWS_UNKNOWN}")
+    way = FROM_DELAYED.format("each", shape, dtype)
+    if len(lazy) < len(of_each_type):
+        then = "" if apart else f"; then pass dask.array.concatenate({name})"
         raise InputError(
             f"{name} has {kind} objects among others: make an array of each of these objects first, as "
-            f"{way} does, {ROWS_UNKNOWN}"
+            f"{way} does, {ROWS_UNKNOWN}{then}"
         )
-    if items is not None:
-        kind, way = f"{kind_of} of {kind} objects", f"[{way} for each in {of}]"
-        way = way if apart else f"dask.array.concatenate({way})"
-    raise InputError(f"{name} is a {kind}, no array: pass {way}, {ROWS_UNKNOWN}")
-
-
-def _items(data: object) -> Iterable[Any] | None:
-    """Return the items of a list, or of an array of objects in one column; None of other data."""
-    if isinstance(data, list | tuple):
-        return data
-    if (
-        isinstance(data, np.ndarray)
-        and data.dtype == object
-        and data.shape == (data.size, 1)[: data.ndim]
-    ):
-        return data.flat
-    return None
+    way = f"[{way} for each in {name}]"
+    way = way if apart else f"dask.array.concatenate({way})"
+    raise InputError(
+        f"{name} is a {type(data).__name__} of {kind} objects, no array: pass {way}, {ROWS_UNKNOWN}"
+    )
 
 
 def refuse_container(data: object, name: str) -> None:

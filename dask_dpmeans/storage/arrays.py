@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import sleep
 from typing import Any
@@ -154,20 +154,32 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
 def missing_chunks(array: "zarr.Array[Any]", place: Location) -> list[str]:
     """Return the keys of the chunks of an array over the rows, (n, ...), that are not at its place.
 
-    A listing may be of the time before another machine wrote, so that each chunk that it lacks is looked
-    for by its name, more than once.
+    They are looked for more than once: a listing may be of the time before another machine wrote.
     """
-    if not array.size:
-        return []
-    there = set(place.entries())
     places = ((number, *[0] * (array.ndim - 1)) for number in range(array.nchunks))
-    missing = [key for key in map(array.metadata.encode_chunk_key, places) if key not in there]
+    missing = [array.metadata.encode_chunk_key(each) for each in places] if array.size else []
     for pause in LATE:
-        missing = [key for key in missing if not place.has(key)]
+        missing = _not_there(missing, place)
         if not missing:
-            break
+            return []
         sleep(pause)
-    return [key for key in missing if not place.has(key)]
+    return _not_there(missing, place)
+
+
+def _not_there(keys: Sequence[str], place: Location) -> list[str]:
+    """Return the keys without a file in a folder or at a URL; a local file is also looked for by its name."""
+    there = set(place.entries())
+    missing = [key for key in keys if key not in there]
+    return missing if place.remote else [key for key in missing if not _is_file(place, key)]
+
+
+def _is_file(folder: Location, name: str) -> bool:
+    """Return whether a file is in a local folder; an `OSError` if that cannot be told."""
+    try:
+        os.stat(os.path.join(folder.url, name))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def open_array(place: Place) -> "zarr.Array[Any]":

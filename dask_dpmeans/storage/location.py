@@ -136,28 +136,18 @@ class Location:
             ) from error
 
     def is_absent(self) -> bool:
-        """Return whether surely nothing is at a URL: its store can list, and answers."""
-        if self.read_only:  # web servers do not list, or only in part
+        """Return whether nothing is at a URL, as its store says; web servers tell of files alone."""
+        if self.read_only:
             return False
         fs, where = self.files()
         fs.invalidate_cache()
         try:
-            return not fs.exists(where)
-        except Exception:  # of the store, which may refuse to list
+            fs.info(where)
+        except FileNotFoundError:
+            return True
+        except Exception:  # of the store, which may not tell
             return False
-
-    def has(self, name: str) -> bool:
-        """Return whether a file is in it; an `OSError` if that cannot be told."""
-        try:
-            if self.remote:
-                fs, where = self.files()
-                fs.invalidate_cache()
-                fs.info(f"{where.rstrip('/')}/{name}")
-            else:
-                os.stat(os.path.join(self.url, name))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return False
 
     def entries(self) -> Iterator[str]:
         """Yield the relative paths of all files and of links to folders, not followed."""

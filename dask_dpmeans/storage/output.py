@@ -323,6 +323,8 @@ class NewArrays:
     """Files of small arrays, by their paths, which `flush` writes."""
     check: Callable[[], None] = field(default=go_on, repr=False, compare=False, kw_only=True)
     """Raises if the output is not of this job any more."""
+    kept: str = field(default="", kw_only=True)
+    """What an error about chunks that are missing says in the end."""
 
     @property
     def names(self) -> list[str]:
@@ -383,13 +385,13 @@ class NewArrays:
 
     def _check_there(self, name: str, array: "zarr.Array[Any]") -> None:
         """Raise `InputError` if chunks that tasks wrote are missing: they would read as the fill value."""
+        self.check()  # the output may have been removed
         location = self.output / name
         missing = arrays.missing_chunks(array, location)
         if missing:
-            self.check()  # the output may have been removed, with its steps
             raise InputError(
                 f"{location.shown}: {len(missing):,} of {array.nchunks:,} chunks are missing, though tasks wrote "
-                f"them: {SHARED}. The steps of a fit are kept: it goes on with resume"
+                f"them: {SHARED}{self.kept}"
             )
 
 

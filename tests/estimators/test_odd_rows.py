@@ -72,10 +72,6 @@ CONTAINERS = {
         (dask.delayed(np.ones)((3, 2)), dask.delayed(np.zeros)((4, 2))),
         "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X])",
     ),
-    "column of Delayed objects": (
-        dask.array.ones((8, 2), chunks=(4, 2)).to_delayed(),
-        "dask.array.concatenate([dask.array.from_delayed(each, shape=(n, d), dtype=float) for each in X.flat])",
-    ),
     "Bag": (dask.bag.from_sequence([(1.0, 2.0), (9.0, 9.0)]), "numpy.array(X.compute())"),
 }
 
@@ -120,14 +116,29 @@ def test_data_sets_and_groups_that_are_delayed_stay_apart_and_whole_numbers():
     assert model.fit(X, groups=found).local_clusters_.shape == (4, 1)
 
 
+@pytest.mark.parametrize("chunks", [(4, 4), (4, 2), (8, 2)])
+def test_what_dask_makes_of_the_chunks_of_an_array_is_refused_for_the_array(chunks):
+    given = dask.array.ones((8, 4), chunks=chunks)
+    with pytest.raises(InputError, match="array of Delayed objects, as to_delayed of Dask makes"):
+        DPMeans(9.0).fit(given.to_delayed())
+    assert DPMeans(9.0).fit(given).n_clusters_ == 1
+
+
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_a_list_with_a_delayed_object_among_arrays_says_so(kind):
     X = kind([np.ones((4, 2)), dask.delayed(np.ones)((3, 2))])
-    for model in (DPMeans(9.0), HDPMeans(9.0, 9.0)):
-        with pytest.raises(
-            InputError, match="X has Delayed objects among others: make an array of"
-        ):
+    told = "X has Delayed objects among others: make an array of each of these objects first, as (.*) does, with"
+    for model, ends in ((DPMeans(9.0), True), (HDPMeans(9.0, 9.0), False)):
+        with pytest.raises(InputError, match=told) as refused:
             model.fit(X)
+        way = re.search(told, str(refused.value))[1]
+        X_ = [X[0], eval(way, NAMES | {"each": X[1], "n": 3, "d": 2})]
+        then = "; then pass dask.array.concatenate(X)"
+        assert str(refused.value).endswith(then) == ends
+        rows = eval(then.partition("pass ")[2], NAMES | {"X": X_}) if ends else X_
+        assert model.fit(rows).n_clusters_ == 1
+    with pytest.raises(InputError, match=r"pass dask.array.concatenate\(\[dask.array.from_delayed"):
+        HDPMeans(9.0, 9.0).fit([X[1], X[1]], groups=np.zeros(6, int))  # the groups tell them apart
     with pytest.raises(InputError, match=r"X is a dict, no array: pass list\(X.values\(\)\)"):
         HDPMeans(9.0, 9.0).fit(dict(enumerate(X)))
 

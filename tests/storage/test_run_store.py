@@ -24,7 +24,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage import arrays, location
+from dask_dpmeans.storage import arrays
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import FORMAT
@@ -549,15 +549,13 @@ def test_chunks_that_a_worker_wrote_to_another_disk_are_no_labels(
         return digests
 
     monkeypatch.setattr(arrays, "LATE", (0.0, 0.0))
-    lost = (
-        "chunks are missing, though tasks wrote them: .* on storage that every worker reaches.*: "
-        "it goes on with resume"
-    )
+    lost = "chunks are missing, though tasks wrote them: .* on storage that every worker reaches, .* store"
+    kept = r"\. The steps are kept: the fit goes on with resume"
     with monkeypatch.context() as patch:
         patch.setattr(arrays, "write_chunks", write_elsewhere)
-        with pytest.raises(InputError, match=f"other.zarr/labels: 46 of 47 {lost}"):
+        with pytest.raises(InputError, match=f"other.zarr/labels: 46 of 47 {lost}{kept}$"):
             fit(data, other, DPMeans(16.0, random_state=0), block_rows=64)
-        with pytest.raises(InputError, match=f"out.zarr/label: 46 of 47 {lost}"):
+        with pytest.raises(InputError, match=f"out.zarr/label: 46 of 47 {lost}$"):
             predict(run, data, out, block_rows=64)
     for place in (other, out):
         with pytest.raises(FileNotFoundError):
@@ -588,31 +586,41 @@ def test_an_output_that_is_moved_away_while_labels_are_written_is_said_so(
         predict(run, data, tmp_path / "out.zarr", block_rows=64, threads=1)
 
 
+@pytest.mark.parametrize("remote", [False, True])
 def test_a_chunk_that_is_seen_late_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remote: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    array = zarr.create_array(tmp_path / "rows", data=np.ones((40, 2)), chunks=(4, 2))
-    place, pauses = Location(str(tmp_path / "rows")), []
+    place = Location.at("memory://late/rows" if remote else tmp_path / "rows")
+    array = zarr.create_array(place.store(), data=np.ones((40, 2)), chunks=(4, 2))
     assert arrays.missing_chunks(array, place) == []
-    (tmp_path / "rows/c/3/0").rename(tmp_path / "late")
+    chunk, pauses = (place / "c/3/0").read(), []
+    place.remove(["c/3/0"])
 
     def sleep(pause: float) -> None:
         pauses.append(pause)
         if len(pauses) == 2:
-            (tmp_path / "late").rename(tmp_path / "rows/c/3/0")
+            (place / "c/3/0").write(chunk)
 
     monkeypatch.setattr(arrays, "sleep", sleep)
     assert arrays.missing_chunks(array, place) == []
     assert pauses == list(arrays.LATE[:2])
     monkeypatch.setattr(arrays, "sleep", pauses.append)
-    for name in ("c/0/0", "c/9/0"):
-        (tmp_path / "rows" / name).unlink()
+    place.remove(["c/0/0", "c/9/0"])
     assert arrays.missing_chunks(array, place) == ["c/0/0", "c/9/0"]
+
+
+def test_a_chunk_is_there_though_a_listing_is_old_or_nobody_may_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Location.at(tmp_path / "rows")
+    array = zarr.create_array(place.store(), data=np.ones((40, 2)), chunks=(4, 2))
+    monkeypatch.setattr(Location, "entries", lambda _: iter(()))  # of a network file system
+    assert arrays.missing_chunks(array, place) == []
 
     def denied(path: str) -> None:
         raise PermissionError(path)
 
-    monkeypatch.setattr(location.os, "stat", denied)  # what cannot be told is no missing chunk
+    monkeypatch.setattr(arrays.os, "stat", denied)
     with pytest.raises(PermissionError):
         arrays.missing_chunks(array, place)
 

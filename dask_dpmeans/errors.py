@@ -34,8 +34,6 @@ CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY for S3; public data needs the storage option anon=true"
 )
 """What to do if credentials are missing."""
-
-
 SHARED = "input and outputs must be on storage that every worker reaches, a shared file system or an object store"
 """What to do if a worker does not find what another process wrote."""
 

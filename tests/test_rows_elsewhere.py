@@ -32,12 +32,17 @@ ESTIMATORS = {
 OPTIONS = [*WAYS_OUT, *OF_PRICES]
 
 
+def options_of(estimator):
+    """The options of an estimator, and a value for each one without a default."""
+    own = inspect.signature(estimator).parameters
+    return own, {name: 1.0 for name, told in own.items() if told.default is inspect.Parameter.empty}
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_estimator_has_an_option_or_says_why_not_and_what_to_do(name, option):
     estimator = ESTIMATORS[name]
-    own = inspect.signature(estimator).parameters
-    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    own, needed = options_of(estimator)
     if option in own:
         assert getattr(estimator(**needed, **{option: "x"}), option) == "x"
         return
@@ -53,8 +58,7 @@ def test_an_estimator_has_an_option_or_says_why_not_and_what_to_do(name, option)
 @pytest.mark.parametrize("option", OF_KMEANS)
 def test_an_option_of_kmeans_is_named_as_one(name, option):
     estimator = ESTIMATORS[name]
-    own = inspect.signature(estimator).parameters
-    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    own, needed = options_of(estimator)
     assert option not in own
     with pytest.raises(TypeError, match=f"^{name} has no option {option}, which is one of KMeans"):
         estimator(**needed, **{option: 1})
@@ -74,8 +78,7 @@ DENSITIES = {
 @pytest.mark.parametrize("option", DENSITIES)
 def test_an_option_of_hdbscan_or_dbscan_says_what_to_do(name, option):
     estimator = ESTIMATORS[name]
-    own = inspect.signature(estimator).parameters
-    needed = {each: 1.0 for each, told in own.items() if told.default is inspect.Parameter.empty}
+    own, needed = options_of(estimator)
     assert option not in own
     assert set(DENSITIES) == set(OF_DENSITIES)
     library, wanted = DENSITIES[option]

@@ -656,7 +656,8 @@ def test_workers_that_lack_credentials_say_which_and_of_which_store(
     )
     with pytest.raises(OSError, match=told):
         source.map(lambda block: (block.rows,), lambda *_: None)
-    assert {asked.count(path) for path in asked} == {2}  # a cloud may be too busy to tell at first
+    # a cloud may be too busy to tell at first; the first chunk that fails twice ends the others
+    assert max(asked.count(path) for path in asked) == 2
 
 
 def test_a_url_at_which_nothing_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

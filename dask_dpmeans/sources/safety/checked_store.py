@@ -164,7 +164,7 @@ class CheckedStore(TransparentStore):
     async def _get_with_retries(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        damaged = 0
+        lasting = 0  # errors that a third try would meet, too
         for pause in PAUSES:
             try:
                 return await self._store.get(key, prototype, byte_range)
@@ -172,8 +172,8 @@ class CheckedStore(TransparentStore):
                 raise
             except Exception as error:
                 # a machine of a cloud may be asked for credentials by many workers at once
-                damaged += isinstance(error, CorruptStoreError) or lacks_credentials(error)
-                if getattr(error, "status", None) in REFUSALS or damaged > 1:
+                lasting += isinstance(error, CorruptStoreError) or lacks_credentials(error)
+                if getattr(error, "status", None) in REFUSALS or lasting > 1:
                     raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)

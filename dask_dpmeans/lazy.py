@@ -1,7 +1,9 @@
 """Names of a package (PEP 562), and modules, that are imported when they are first used."""
 
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import resolve_name
 from typing import Any
@@ -22,7 +24,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def import_name(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(__import__(modules[name], fromlist=[name]), name)
+        with paused_collector():
+            value = getattr(__import__(modules[name], fromlist=[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -37,3 +40,15 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Collect no garbage while modules are imported: they make many objects, and all of these stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -31,7 +31,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dask_dpmeans.lazy import LazyModule
+from dask_dpmeans.lazy import LazyModule, paused_collector
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -48,8 +48,8 @@ PLAIN = 2**10
 """Numbers that NumPy handles while plain Python handles one."""
 COMPILING = 1e-3
 """Seconds that Numba compiles a byte of code: 1.0e-3 to 1.4e-3 in loops that took 5 to 24 seconds."""
-LOADING = 2**29
-"""Work of one loop, past or ahead, for which Numba is loaded: that took .6 to .9 seconds."""
+LOADING = 3 * 2**28
+"""Work of all loops so far, or ahead of one, for which Numba is loaded: that takes about as long."""
 CALL = 2**14
 """Numbers that NumPy handles in the time of a call, some 15 microseconds."""
 UNIT = 2**28
@@ -107,6 +107,9 @@ UNKNOWN = PastWork(None)
 class CompiledLoop(Generic[Arguments, Returned]):
     """A loop that Numba takes when it is first called, or first called by another loop."""
 
+    handled = 0
+    """Numbers that the twins of all loops have handled."""
+
     def __init__(self, function: Callable[Arguments, Returned], **options: Any) -> None:
         update_wrapper(self, function)
         self.function, self.options = function, options
@@ -144,10 +147,13 @@ class CompiledLoop(Generic[Arguments, Returned]):
         kinds = _kinds(arguments)
         if kinds in self.ready:
             return True
-        done = self.work[kinds] = self.work.get(kinds, 0) + work + CALL
-        if kinds not in self.past and (max(done, ahead) >= LOADING or "numba" in sys.modules):
-            self.past[kinds] = self._past(kinds)
-            if compiler.load_compiled(self.compiled, arguments):
+        done = self.add_work(kinds, work + CALL)
+        handled = max(CompiledLoop.handled, ahead)
+        if kinds not in self.past and (handled >= LOADING or "numba" in sys.modules):
+            with paused_collector():
+                self.past[kinds] = self._past(kinds)
+                loaded = compiler.load_compiled(self.compiled, arguments)
+            if loaded:
                 self.ready.add(kinds)
                 return True
         past = self.past.get(kinds, UNKNOWN)
@@ -157,6 +163,12 @@ class CompiledLoop(Generic[Arguments, Returned]):
         else:
             past.keep(done)
         return ready
+
+    def add_work(self, kinds: tuple[Any, ...], work: int) -> int:
+        """Add numbers that the twin handles for such arguments, and return how many it has handled."""
+        CompiledLoop.handled += work
+        done = self.work[kinds] = self.work.get(kinds, 0) + work
+        return done
 
     def _past(self, kinds: tuple[Any, ...]) -> PastWork:
         """Return the work that earlier processes did for such arguments."""
@@ -257,8 +269,7 @@ def pays(
 def add_work(loop: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> None:
     """Add numbers that the twin of a loop has handled, where only its end tells how many."""
     if AVAILABLE and isinstance(loop, CompiledLoop):
-        kinds = _kinds(arguments)
-        loop.work[kinds] = loop.work.get(kinds, 0) + work
+        loop.add_work(_kinds(arguments), work)
 
 
 def compiled_or_plain(

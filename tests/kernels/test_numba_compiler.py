@@ -100,7 +100,7 @@ def test_a_first_fit_of_few_rows_compiles_nothing_and_says_nothing(run, tmp_path
     assert list(tmp_path.rglob("*.nbi")) == []
 
 
-def test_numba_is_loaded_for_its_cache_once_a_loop_has_some_work(run):
+def test_numba_is_loaded_for_its_cache_once_loops_together_have_some_work(run):
     run(COMPILE)
     script = """
 import sys
@@ -108,8 +108,11 @@ import numpy as np
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.moments import greatest_compiled, greatest
 given = np.array([0, 1, 0], np.int32), np.array([1.0, 2.0, 3.0]), 2
-for least, loaded in ((3 * numba_support.CALL, False), (2 * numba_support.CALL, True)):
-    numba_support.LOADING = least
+other = numba_support.CompiledLoop(lambda values: values)
+numba_support.LOADING = 4 * numba_support.CALL
+numba_support.pays(other, (1.0,), 0)
+numba_support.add_work(other, (1.0,), numba_support.CALL)
+for loaded in (False, True):  # with the work of a third call, and of a fourth
     greatest(*given)
     assert ("numba" in sys.modules, len(greatest_compiled.ready)) == (loaded, loaded)
 """

@@ -75,6 +75,8 @@ class Fitted:
     """Bytes, the peak."""
     iterations: int = 0
     """Sweeps of a fit of this package; 0 for a peer."""
+    first: float = 0.0
+    """Seconds of the first fit of the process, if that was of the same rows; 0 otherwise."""
 
 
 Competitor = Callable[[Task, Callable[[], None]], Fitted]

@@ -31,7 +31,7 @@ from dask_dpmeans.kernels.numba_support import CALL, pays
 
 DISTANCES_AT_ONCE = 2**20
 """Most squared distances that are computed together without Numba."""
-BOUNDED, MOST_BOUNDS = 8, 2**24
+BOUNDED, MOST_BOUNDS = 8, 2**25
 """Bounds of distances are kept with at least this many columns, if they are at most so many: on
 6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
 CALLS, READ, COLUMN, WIDE, FIRST = 33, 1000, 100, 24, 2**15

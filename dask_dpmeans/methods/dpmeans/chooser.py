@@ -31,6 +31,7 @@ from dask_dpmeans.methods.dpmeans.clouds import FEWEST_CLOUDS, MOST_EVIDENCE
 from dask_dpmeans.methods.dpmeans.evidence import EvidenceJob, measure_evidence
 from dask_dpmeans.methods.dpmeans.near_rows import SmallClustersFit, SmallClustersJob, larger_sample
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
+from dask_dpmeans.methods.dpmeans.rotation import Rotation, rotate
 from dask_dpmeans.methods.dpmeans.summary import (
     FEWEST_TRIED,
     LOOK_STRIDE,
@@ -88,6 +89,11 @@ class Chosen:
     passes: int
     """Passes over all rows."""
 
+    def lifted(self, rotation: Rotation) -> "Chosen":
+        """Return the choice with centers among the rows as they were before a rotation."""
+        halves, centers = (tuple(map(rotation.lift, each)) for each in (self.halves, self.centers))
+        return replace(self, halves=halves, centers=centers)
+
 
 def choose(
     source: Source, seed: int, *, flat: Callable[[Float64Array], Float64Array] | None = None
@@ -114,7 +120,8 @@ def choose_from_summary(
     distances are about their costs, (n, m).
     """
     rows, whole = choice_summary(source, parameters.seed)
-    flat_rows = flatten(rows, flat)
+    rotation = rotate(source, flatten(rows, flat), parameters.spherical)
+    flat_rows = rotation.rows
     near, number = _look(source, flat_rows, parameters)
     passes, sample = 1 if whole else 3, None
     few = number is not None and not whole and len(rows.rows) < ENOUGH * number
@@ -128,12 +135,14 @@ def choose_from_summary(
         chosen = _choose_small(source, flatten(sample, flat), parameters, before)
     if few and chosen is before:
         chosen = _choose_further(source, flat_rows, parameters, near, number) or before
-    return replace(chosen, passes=passes), rows
+    return replace(chosen.lifted(rotation), passes=passes), rows
 
 
 def choose_from(source: Source, rows: InMemoryRows, parameters: ChoiceParameters) -> Chosen:
     """Choose a penalty from a summary, with the workers of a source and no pass over its rows."""
-    return _choose(source, rows, parameters, *_look(source, rows, parameters))
+    rotation = rotate(source, rows, parameters.spherical)
+    look = _look(source, rotation.rows, parameters)
+    return _choose(source, rotation.rows, parameters, *look).lifted(rotation)
 
 
 def flatten(

@@ -45,6 +45,9 @@ TURNS = 1
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
 MOST_DRAWN = 2**53
 """Weights from here on are not divided among halves."""
+WIDE, WIDE_COPIES = 1.25, 5
+"""A summary with this many times as many columns as rows is rotated (`rotation`), which holds so many
+copies of it at once."""
 NUMBER_COPIES = 7
 """Copies of the summary, and of the centers of all numbers of clusters, that a choice holds at once.
 200 rows of 20,000 columns took 1.2 GB, 7.2 times their numbers."""
@@ -88,13 +91,20 @@ def check_room(source: Source) -> None:
 
 def choice_bytes(rows: int, d: int) -> int:
     """Return about how many bytes a choice from a summary of so many rows of d columns takes."""
+    wide = WIDE_COPIES * rows * d if is_wide(rows, d) else 0
+    d = rows if wide else d
     most = max(
         FEWEST_TRIED,
         CLUSTERS_BY_ROOT * math.isqrt(rows),
         min(rows // ROWS_A_CLUSTER, MOST_BY_ROWS),
         most_looked_at(rows, d),
     )
-    return 8 * d * NUMBER_COPIES * (3 * rows + most * (most + 1) // 2)
+    return 8 * max(wide, NUMBER_COPIES * d * (3 * rows + most * (most + 1) // 2))
+
+
+def is_wide(rows: int, d: int) -> bool:
+    """Return whether so many rows of d columns are to be rotated into fewer columns."""
+    return d >= WIDE * rows
 
 
 def most_looked_at(rows: int, d: int) -> int:

@@ -32,6 +32,8 @@ MOMENTUM = 0.9
 
 Eight searches of 70,000 rows in 64 clusters took 0.72 of the time of those without, and J was .02 % lower
 on average; with 0.75 they took 0.76 of it."""
+MIDDLE_CUT = 2 / math.pi
+"""Share of the variance of a normal distribution in one column that a cut in the middle saves."""
 LEAST_ROWS = 2**12
 """Fewest rows with momentum: 1,797 rows in 29 clusters took .52 s with it, .54 s without."""
 ROUNDING = 1e-9
@@ -394,12 +396,27 @@ def with_candidates(
 
 
 def next_children(found: Findings, random: np.random.Generator) -> Float64Array:
-    """Return the means of the halves, or new children if a half has no weight, (k, 2, d)."""
+    """Return the means of the halves, (k, 2, d), or new children if a half has no weight or is stuck."""
     children = found.half_means.copy()
-    empty = ~(found.half_weights > 0).all(axis=1)
-    if empty.any():  # the radii of all clusters are work
-        children[empty] = around(found.means[empty], found.radii[empty], random, found.divergence)
+    anew = ~(found.half_weights > 0).all(axis=1) | stuck_halves(found)
+    if anew.any():  # the radii of all clusters are work
+        children[anew] = around(found.means[anew], found.radii[anew], random, found.divergence)
     return children
+
+
+def stuck_halves(found: Findings) -> BoolArray:
+    """Return the clusters, (k,), whose halves stand still and do not gain, though most others would.
+
+    In many columns a few rows may be a half for ever, as all others are nearer to the mean of all others.
+    Of 1,230 normal rows in 100 columns three were: they saved half of the price, and a cut of normal
+    rows in a direction by chance saves `MIDDLE_CUT` of the mean variance of a column, 3.3 times the price.
+    """
+    price = found.price.threshold(found.alive) + found.least
+    likely = found.probe.inertias * (MIDDLE_CUT / found.centers.shape[1])
+    stuck: BoolArray = (likely > price) & ~(found.savings > price)
+    if stuck.any():
+        stuck &= (found.half_means == found.children).all(axis=(1, 2))
+    return stuck
 
 
 def around(

@@ -96,7 +96,7 @@ class LinkageChoice(Choice):
             f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters "
             "and the dimension, no other cut stays as long, on the mean of the micro-clusters of a "
             f"summary and of the fit. On the summary, balls do not score {CLEARER:g} times as much "
-            "as its best cut."
+            "as its best cut, or they cross its clusters."
         )
 
     @classmethod

@@ -5,8 +5,9 @@
    a score that allows for the number and for the dimension of the rows, is the best cut.
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
-   the cut, or a 1.5th of it if micro-clusters are few.  If not, it is the cut, if it differs from
-   cuts of uniform clouds and of independent columns with one mode each; then balls; then one cluster.
+   the cut, or a 1.5th of it if micro-clusters are few, unless they cross its clusters (`crossing`).
+   If not, it is the cut, if it differs from cuts of uniform clouds and of independent columns with
+   one mode each; then balls; then one cluster.
 4. If it is the cut, the fit compares the numbers of clusters again, with its own micro-clusters, and
    takes one cluster if none is clear there and balls were not.
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
@@ -39,7 +41,7 @@ from dask_dpmeans.methods.dpmeans.clouds import (
     deviate_from_clouds,
 )
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform, different_rows
-from dask_dpmeans.methods.dpmeans.path import summary_of
+from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
 from dask_dpmeans.methods.dpmeans.summary import (
     FLOOR,
     SUMMARY_ROWS,
@@ -50,6 +52,7 @@ from dask_dpmeans.methods.dpmeans.summary import (
 )
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import ALONE, LinkageChoice
+from dask_dpmeans.methods.linkage.crossing import MicroTree
 from dask_dpmeans.methods.linkage.levels import (
     COARSER,
     LEAST_DIMENSION,
@@ -59,7 +62,7 @@ from dask_dpmeans.methods.linkage.levels import (
     cut_score,
 )
 from dask_dpmeans.methods.linkage.search import State
-from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
+from dask_dpmeans.methods.linkage.tree import GroupTree, tree_of, without_light_components
 
 FEWEST, BY_ROOT, MOST, ROWS_EACH = 30, 2, 300, 2
 """Micro-clusters: this many times the root of the different rows, between the first and the third
@@ -175,19 +178,20 @@ def choose(
         rows = _sample(source, seed)
         n = different_rows(rows, n)
     check_squares(rows.summary)
-    levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
+    job = LevelsJob(parameters, n, micro_penalty, n_clusters)
+    levels, micro = source.run([job], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:
         return levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True), levels
     cut = levels.best
     if micro_penalty is not None:
         return levels.choice([levels.cut(cut)], 0.0, asked=True), levels
-    balls = choose_from(source, rows, parameters).choice
+    chosen = choose_from(source, rows, parameters)
+    balls = chosen.choice
     levels = replace(levels, one_if_uncut=not balls.divided)
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
-    if levels.clearer_than(balls):
-        job = CutEvidenceJob(parameters, cut.n_clusters)
-        differ = source.run([job], rows, "choose")[0]
+    if levels.clearer_than(balls, micro.crossed_by(chosen.centers[0], cut.n_clusters)):
+        differ = source.run([CutEvidenceJob(parameters, cut.n_clusters)], rows, "choose")[0]
         if differ >= EVIDENCE:
             found.insert(0, levels.cut(cut))
         if differ >= EVIDENCE or not balls.divided:
@@ -235,25 +239,37 @@ class LevelsJob:
     micro_penalty: float | None
     n_clusters: int | None
 
-    def __call__(self, rows: InMemoryRows) -> Levels:
-        """Return the levels."""
+    def __call__(self, rows: InMemoryRows) -> tuple[Levels, MicroTree]:
+        """Return the levels, and the tree."""
         summary = self.parameters.summary(rows)
         wanted = max(micro_clusters(self.n_rows), math.ceil(FURTHER * (self.n_clusters or 0)))
         most = min(wanted, len(summary.rows))
         path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
         price, k = price_of(path, most, self.micro_penalty)
-        balls = None
-        if self.n_clusters is not None and self.micro_penalty is None:
-            same = [each for each in intervals_of(path) if each.n_clusters == self.n_clusters]
-            balls = same[0] if same else None
-        return Levels(
+        centers, fewer = path.centers[k - 1], path.centers[max(1, round(COARSER * k)) - 1]
+        micro = _tree(summary, centers)
+        levels = Levels(
             price=price,
-            cuts=_cuts(summary, path.centers[k - 1]),
-            coarser=_cuts(summary, path.centers[max(1, round(COARSER * k)) - 1]),
+            cuts=micro.tree.cuts,
+            coarser=_tree(summary, fewer).tree.cuts,
             n_rows=len(summary.rows),
             dimension=intrinsic_dimension(path.inertias),
-            balls=balls,
+            balls=self._balls(path, micro),
         )
+        return levels, micro
+
+    def _balls(self, path: CenterPath, micro: MicroTree) -> Interval | None:
+        """Return the prices at which the given number of balls is best; None if they are not clear.
+
+        They are not if they cross as many groups of micro-clusters.
+        """
+        if self.n_clusters is None or self.micro_penalty is not None:
+            return None
+        for each in intervals_of(path):
+            if each.n_clusters == self.n_clusters:
+                balls = path.best(each.middle)
+                return None if micro.crossed_by(balls, each.n_clusters) else each
+        return None
 
 
 @dataclass(frozen=True)
@@ -299,7 +315,7 @@ class CutEvidenceJob:
         """Return the logarithm of the cut, and the best score."""
         n = len(summary.rows)
         path = summary.path(min(micro_clusters(n), n))
-        cuts = _cuts(summary, path.centers[-1])
+        cuts = _tree(summary, path.centers[-1]).tree.cuts
         dimension = intrinsic_dimension(path.inertias)
         several = [each for each in cut_intervals(cuts) if each.n_clusters > 1]
         scores = [cut_score(each, dimension) for each in several]
@@ -325,14 +341,16 @@ def price_of(path: CenterPath, most: int, given: float | None) -> tuple[float, i
     return found.middle, found.n_clusters
 
 
-def _cuts(summary: Summary, centers: Float64Array) -> Float64Array:
-    """Return the cuts of 1, 2, ... groups of micro-centers, (k, d), of the summary."""
+def _tree(summary: Summary, centers: Float64Array) -> MicroTree:
+    """Return the tree of micro-centers, (k, d), of the summary."""
     k, points = len(centers), Centers(centers)
-    if k == 1:
-        return np.zeros(1)
     labels, squared = nearest_squared(summary.rows, points)
     weights = total(labels, summary.weights, k)
+    if k == 1:
+        return MicroTree(
+            centers, weights, csr_array((1, 1)), GroupTree(np.empty((0, 4)), np.zeros(1))
+        )
     variances = line_variances(centers, weights, total(labels, summary.weights * squared, k))
     sums = LinkScan(points, variances).chunk(Block(0, summary.rows, summary.weights))
     graph = without_light_components(links_of(sums, k)[0].matrix(k), weights)
-    return tree_of(graph, centers, weights).cuts
+    return MicroTree(centers, weights, graph, tree_of(graph, centers, weights))

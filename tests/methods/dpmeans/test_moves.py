@@ -510,3 +510,21 @@ def test_a_pass_without_a_step_behind_it_is_taken_once():
         after, _ = method._pass(source, replace(end, earlier=earlier))
         assert not after.objective < end.objective
         assert after.passes == end.passes + passes
+
+
+@pytest.mark.parametrize(("price", "anew"), [(50.0, False), (200.0, True), (500.0, False)])
+def test_a_half_of_one_row_that_does_not_gain_is_drawn_anew_where_other_halves_would(price, anew):
+    """All others of 600 normal rows in 100 columns are nearer to their own mean: it would stay a half."""
+    rows = np.random.default_rng(0).standard_normal((600, 100))
+    middle = rows.mean(axis=0)[np.newaxis]
+    probed = Problem(rows, None, middle, np.stack([rows[0], rows[1:].mean(axis=0)])[None], price)
+    probed = Problem(rows, None, middle, probed.found.half_means, price)
+    found = probed.found
+    assert found.half_weights.tolist() == [[1, 599]]
+    assert found.half_means.tolist() == found.children.tolist()
+    assert 50 < found.savings[0] < 200 < found.probe.inertias[0] * moving.MIDDLE_CUT / 100 < 500
+    children = moving.next_children(found, np.random.default_rng(1))
+    if anew:
+        assert probed.probe(middle, children).savings[0] > price
+    else:
+        assert children.tolist() == found.children.tolist()

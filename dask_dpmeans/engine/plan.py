@@ -72,10 +72,13 @@ class Stepwise(Protocol):
 
     @property
     def n_fits(self) -> int | None:
-        """Number of fits; None if it is not known before."""
+        """Number of fits; None if it is not known before; 0 for a job of one fit, which tells of its steps."""
 
     def each(self, shared: Any) -> Generator[Mapping[str, float], None, Any]:
-        """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job."""
+        """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job.
+
+        Of a step, only `n_clusters` is known.
+        """
 
 
 def run_fits(

@@ -23,9 +23,12 @@ from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
 
 from dask_dpmeans import DPMeans, fit
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import ClusterLostError, InputError
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import Method
+from dask_dpmeans.methods.dpmeans.starts import Restart
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.sources import as_source, cluster, connect, layout, planning
 from dask_dpmeans.sources.cluster import QUIET, close_cluster
@@ -247,6 +250,14 @@ def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
     assert told[-1].unit == "fits"
     assert told[-1].done == told[-1].total == 2
     assert told[-1].last == {"penalty": 20.0, "n_clusters": found.n_clusters[-1]}
+
+
+def test_steps_of_a_search_in_memory_are_told_from_the_worker_that_runs_it(client, path):
+    told, rows = [], InMemoryRows(np.random.default_rng(0).normal(size=(200, 2)), None)
+    job = Restart(search.Method(6.0).without_limits(), tries=0)
+    [end] = on_cluster(path, client, on_pass=told.append).run([job], rows, "search")
+    assert (told[-1].done, told[-1].total, told[-1].unit) == (1, 1, "jobs")
+    assert told[-1].last == {"n_clusters": len(end.centers)}
 
 
 WORKERS_THAT_TELL_THEIR_SIGNALS = """

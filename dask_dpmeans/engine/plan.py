@@ -124,6 +124,10 @@ class Source(Checkpointed, Protocol):
     def used_columns(self) -> Sequence[int] | None:
         """Numbers of the columns, (d,), in the input; None if all of them are used."""
 
+    @property
+    def worker_room(self) -> float:
+        """Bytes of a worker for all but the rows; infinite in this process, which has no limit."""
+
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:

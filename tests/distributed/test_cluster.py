@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import os
 import re
@@ -34,6 +35,7 @@ from dask_dpmeans.sources import as_source, cluster, connect, layout, planning
 from dask_dpmeans.sources.cluster import QUIET, close_cluster
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
+from dask_dpmeans.sources.resources import WORKER_BYTES
 
 ROWS = table("clouds", (1200, 2), np.float32, 0)
 WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
@@ -258,6 +260,16 @@ def test_steps_of_a_search_in_memory_are_told_from_the_worker_that_runs_it(clien
     [end] = on_cluster(path, client, on_pass=told.append).run([job], rows, "search")
     assert (told[-1].done, told[-1].total, told[-1].unit) == (1, 1, "jobs")
     assert told[-1].last == {"n_clusters": len(end.centers)}
+
+
+def room_of(rows):
+    return rows.worker_room
+
+
+def test_a_job_on_a_worker_knows_the_memory_that_rows_leave_there(client, path):
+    rows, source = InMemoryRows(ROWS, None), on_cluster(path, client)
+    assert source.run([room_of], rows) == [source.worker_room] == [0.8 * 10**9 - WORKER_BYTES]
+    assert on_threads().run([room_of], rows) == [on_threads().worker_room] == [math.inf]
 
 
 WORKERS_THAT_TELL_THEIR_SIGNALS = """

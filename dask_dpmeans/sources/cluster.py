@@ -25,6 +25,8 @@ from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
+OWN_CLUSTER = "dask-dpmeans"
+"""Name of the cluster that a command starts for itself."""
 LOOP_THREAD = "IO loop"
 """Name of the thread of a client's event loop, if Dask started it."""
 LOOP_TIMEOUT = 5.0
@@ -124,12 +126,22 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address if client.scheduler else "?"
+        way = way_to_start(client) or f"`dask worker {address}`"
         raise NoWorkersError(
-            f"the scheduler at {address} has had no worker for {timeout:g} s: start some with `dask worker {address}`"
+            f"the scheduler at {address} has had no worker for {timeout:g} s: start some with {way}"
         ) from error
     finally:
         if waiting is not None:
             waiting.release()
+
+
+def way_to_start(client: Client) -> str | None:
+    """Return what starts workers for a client; None if the user of a command cannot."""
+    if client.cluster is None:
+        return None if client.scheduler is None else f"`dask worker {client.scheduler.address}`"
+    if client.cluster.name == OWN_CLUSTER or not hasattr(client.cluster, "scale"):
+        return None
+    return f"`client.cluster.scale(2)` of this {type(client.cluster).__name__}"
 
 
 def check_versions(client: Client) -> None:
@@ -184,6 +196,7 @@ def connect(
             yield client
     elif workers is not None:
         cluster = _start_cluster(
+            name=OWN_CLUSTER,
             n_workers=workers,
             threads_per_worker=threads or max(1, own_threads() // workers),
             memory_limit="auto" if memory_limit is None else memory_limit,

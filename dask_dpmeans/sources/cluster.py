@@ -21,10 +21,19 @@ from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.comm.core import connect as open_comm
 
 from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
-from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_process, own_threads
+from dask_dpmeans.sources.resources import (
+    WORKER_BYTES,
+    WORKER_TIMEOUT,
+    Resources,
+    format_bytes,
+    memory_of_process,
+    own_threads,
+)
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
+LEAST_WORKER_BYTES = 2**27
+"""Least memory of a worker: with 120 MB, Dask paused it until the end; with 140 MB, it clustered 20,000 rows."""
 OWN_CLUSTER = "dask-dpmeans"
 """Name of the cluster that a command starts for itself."""
 LOOP_THREAD = "IO loop"
@@ -195,6 +204,7 @@ def connect(
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
+        _check_memory(memory_limit)
         cluster = _start_cluster(
             name=OWN_CLUSTER,
             n_workers=workers,
@@ -212,6 +222,16 @@ def connect(
             close_cluster(cluster)
     else:
         yield None
+
+
+def _check_memory(memory_limit: str | int | None) -> None:
+    """Refuse memory for each worker in which none can work; Dask would restart workers again and again."""
+    if isinstance(memory_limit, int) and 0 < memory_limit < LEAST_WORKER_BYTES:
+        raise InputError(
+            f"a memory limit of {format_bytes(memory_limit)} is for each worker, and none works with less than "
+            f"{format_bytes(LEAST_WORKER_BYTES)}: give at least {format_bytes(WORKER_BYTES)} and what rows need, or "
+            "leave the limit out"
+        )
 
 
 def _start_cluster(**options: Any) -> LocalCluster:

@@ -10,7 +10,6 @@ import numpy as np
 
 from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.fusion import PairCosts
 from dask_dpmeans.kernels.move_statistics import MoveScan
@@ -157,22 +156,12 @@ class Passes(Parameters):
 
     def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
-        self._check_room(source, *places.centers.shape)
+        batch.check_room(CENTER_BYTES, places.centers.shape, source.worker_room, self.price)
         centers = self.kernel_centers(places.centers)
         probing = MoveScan(centers, places.children, threshold, places.candidates)
         probe, rule = source.fold(probing, name="probe"), (self.price, self.divergence)
         outliers = places.candidates, self.most
         return Findings(places.centers, places.children, probe, *rule, *outliers)
-
-    def _check_room(self, source: Source, k: int, d: int) -> None:
-        """Refuse k centers, (k, d), for which the workers have too little memory."""
-        needed = CENTER_BYTES * k * d
-        if needed > source.worker_room:
-            raise InputError(
-                f"{self.price.describe()} makes {k:,} clusters or more: with {d:,} columns these take about "
-                f"{needed / 1e6:,.0f} MB of a worker, which has {source.worker_room / 1e6:,.0f} MB for them. Give a "
-                "higher penalty, or workers with more memory"
-            )
 
     def _commit(
         self,

@@ -823,8 +823,8 @@ def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_pri
     small = InMemoryRows(rows, None, worker_room=room)
     with pytest.raises(
         InputError,
-        match=r"penalty=0.25 makes 1\d\d clusters or more: with 8 columns these take about 0 MB of a worker, "
-        "which has 0 MB for them. Give a higher penalty, or workers with more memory",
+        match=r"penalty=0.25 leads to 1\d\d centers of clusters or more: with 8 columns these take about 0 MB "
+        "of a worker, which has 0 MB for them. Give a higher penalty, or workers with more memory",
     ):
         Restart(Method(0.25).without_limits(), 0)(small)
     end = Restart(Method(0.25).without_limits(), 0)(InMemoryRows(rows, None))

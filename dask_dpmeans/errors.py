@@ -3,6 +3,7 @@
 import inspect
 import re
 import warnings
+from socket import gethostname
 
 USER, QUERY = re.compile(r"(?<=://)[^/\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
 """User and password in a URL, and its query, which may contain a signature."""
@@ -68,6 +69,11 @@ class _RedactedError(Exception):
 
 class InputError(_RedactedError, ValueError):
     """Data, parameters or paths that cannot be used."""
+
+
+def unseen(path: object) -> InputError:
+    """Return the error for a path on a disk that a worker does not find."""
+    return InputError(f"{path} is not there on {gethostname()}, which reads it: {SHARED}")
 
 
 class InputTypeError(InputError, TypeError):

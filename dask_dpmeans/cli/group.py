@@ -248,9 +248,19 @@ LOGGERS = ("asyncio", "distributed", "tornado")
 next."""
 
 
+ABANDONED = "Task was destroyed but it is pending!"
+"""Beginning of what asyncio says, as a process ends, of each request that Zarr left when another failed."""
+
+
+def _is_other(record: logging.LogRecord) -> bool:
+    """Return whether a record is about anything but such a request: the error of the command says it."""
+    return not record.getMessage().startswith(ABANDONED)
+
+
 @contextmanager
 def short_logs() -> Iterator[None]:
-    """Cut messages of these packages to their first line."""
+    """Cut messages of these packages to their first line; leave out abandoned requests, to the end."""
+    logging.getLogger("asyncio").addFilter(_is_other)
     make = logging.getLogRecordFactory()
 
     def short(*given: Any, **more: Any) -> logging.LogRecord:

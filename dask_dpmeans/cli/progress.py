@@ -257,6 +257,8 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
     'search: 1 of 2 jobs  0:01:05'
     >>> describe_pass(Pass("path", 7, 79, "fits", 65.0, {"penalty": 31.4, "n_clusters": 15}))
     'path: 7 of 79 fits, the last at penalty 31.4: k=15  0:01:05'
+    >>> describe_pass(Pass("search", 0, 2, "jobs", 65.0, {"n_clusters": 15_021}))
+    'search: 0 of 2 jobs, at k=15,021  0:01:05'
     """
     if found.unit == "rows":
         if not (found.done and found.total):
@@ -271,8 +273,10 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
         total = f" of {found.total:,}"
     if (found.total or found.done) == 1:
         unit = unit.removesuffix("s")
-    if found.last:
+    if "penalty" in found.last:
         last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}"
+    elif found.last:  # a step
+        last = f", at k={found.last['n_clusters']:,}"
     return f"{found.name}: {found.done:,}{total} {unit}{last}  {format_duration(found.seconds + since)}"
 
 

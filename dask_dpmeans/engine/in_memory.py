@@ -1,5 +1,6 @@
 """Rows in memory as a source: a search on a coreset works on them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,6 +45,8 @@ class InMemoryRows:
     """State that kernels keep of the blocks, for each thread; it does not travel with the rows."""
     checkpoints: CheckpointStore | None = field(default=None, compare=False, repr=False)
     """Where fits of these rows save their states; None to save nothing."""
+    worker_room: float = field(default=math.inf, compare=False, repr=False)
+    """Bytes of the worker that has the rows for all but the rows; infinite in this process."""
 
     @cached_property
     def plan(self) -> Plan:

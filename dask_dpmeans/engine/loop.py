@@ -1,6 +1,6 @@
 """The one loop of the library: steps of a method, their history, and who is told of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_dpmeans.engine.checkpoints import Checkpoint, state_of, values_of
 from dask_dpmeans.engine.history import History, Record
-from dask_dpmeans.engine.plan import Kernel, Source
+from dask_dpmeans.engine.plan import Kernel, Source, run_fits
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
@@ -172,7 +172,16 @@ def drive(
 def last_state(
     source: Source, method: Algorithm[AnyState], start: AnyState | None = None
 ) -> AnyState:
-    """Return the state that a fit ends with.  A fit that was stopped goes on from its checkpoint.
+    """Return the state that a fit ends with, as `steps_to_end` does."""
+    return run_fits(steps_to_end(source, method, start))
+
+
+def steps_to_end(
+    source: Source, method: Algorithm[AnyState], start: AnyState | None = None
+) -> Generator[dict[str, float], None, AnyState]:
+    """Yield the number of clusters after each step; return the state that a fit ends with.
+
+    A fit that was stopped goes on from its checkpoint.
 
     Parameters
     ----------
@@ -193,4 +202,5 @@ def last_state(
             # A step after the last may be lower still, and is no part of the fit.
             over = step.converged or state.step >= method.max_iter
             checkpoint.update(values_of(state) | {OVER: np.asarray(over)}, over=over)
+            yield {"n_clusters": len(step.state.weights)}
     return cast(AnyState, state)

@@ -72,10 +72,13 @@ class Stepwise(Protocol):
 
     @property
     def n_fits(self) -> int | None:
-        """Number of fits; None if it is not known before."""
+        """Number of fits; None if it is not known before; 0 for a job of one fit, which tells of its steps."""
 
     def each(self, shared: Any) -> Generator[Mapping[str, float], None, Any]:
-        """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job."""
+        """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job.
+
+        Of a step, only `n_clusters` is known.
+        """
 
 
 def run_fits(
@@ -120,6 +123,10 @@ class Source(Checkpointed, Protocol):
     @property
     def used_columns(self) -> Sequence[int] | None:
         """Numbers of the columns, (d,), in the input; None if all of them are used."""
+
+    @property
+    def worker_room(self) -> float:
+        """Bytes of a worker for all but the rows; infinite in this process, which has no limit."""
 
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"

@@ -21,10 +21,21 @@ from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.comm.core import connect as open_comm
 
 from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
-from dask_dpmeans.sources.resources import WORKER_TIMEOUT, Resources, memory_of_process, own_threads
+from dask_dpmeans.sources.resources import (
+    WORKER_BYTES,
+    WORKER_TIMEOUT,
+    Resources,
+    format_bytes,
+    memory_of_process,
+    own_threads,
+)
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
+LEAST_WORKER_BYTES = 2**27
+"""Least memory of a worker: with 120 MB, Dask paused it until the end; with 140 MB, it clustered 20,000 rows."""
+OWN_CLUSTER = "dask-dpmeans"
+"""Name of the cluster that a command starts for itself."""
 LOOP_THREAD = "IO loop"
 """Name of the thread of a client's event loop, if Dask started it."""
 LOOP_TIMEOUT = 5.0
@@ -124,12 +135,22 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address if client.scheduler else "?"
+        way = way_to_start(client) or f"`dask worker {address}`"
         raise NoWorkersError(
-            f"the scheduler at {address} has had no worker for {timeout:g} s: start some with `dask worker {address}`"
+            f"the scheduler at {address} has had no worker for {timeout:g} s: start some with {way}"
         ) from error
     finally:
         if waiting is not None:
             waiting.release()
+
+
+def way_to_start(client: Client) -> str | None:
+    """Return what starts workers for a client; None if the user of a command cannot."""
+    if client.cluster is None:
+        return None if client.scheduler is None else f"`dask worker {client.scheduler.address}`"
+    if client.cluster.name == OWN_CLUSTER or not hasattr(client.cluster, "scale"):
+        return None
+    return f"`client.cluster.scale(2)` of this {type(client.cluster).__name__}"
 
 
 def check_versions(client: Client) -> None:
@@ -183,7 +204,9 @@ def connect(
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
+        _check_memory(memory_limit)
         cluster = _start_cluster(
+            name=OWN_CLUSTER,
             n_workers=workers,
             threads_per_worker=threads or max(1, own_threads() // workers),
             memory_limit="auto" if memory_limit is None else memory_limit,
@@ -199,6 +222,16 @@ def connect(
             close_cluster(cluster)
     else:
         yield None
+
+
+def _check_memory(memory_limit: str | int | None) -> None:
+    """Refuse memory for each worker in which none can work; Dask would restart workers again and again."""
+    if isinstance(memory_limit, int) and 0 < memory_limit < LEAST_WORKER_BYTES:
+        raise InputError(
+            f"a memory limit of {format_bytes(memory_limit)} is for each worker, and none works with less than "
+            f"{format_bytes(LEAST_WORKER_BYTES)}: give at least {format_bytes(WORKER_BYTES)} and what rows need, or "
+            "leave the limit out"
+        )
 
 
 def _start_cluster(**options: Any) -> LocalCluster:

@@ -110,6 +110,11 @@ class RowSource:
         """Digest that tells these rows from others, as far as their summary does."""
         return digest(self.plan.n_rows, self.plan.block_rows, self.scale, self.summary)
 
+    @property
+    def worker_room(self) -> float:
+        """Bytes of a worker for all but the rows; infinite in this process."""
+        return self.layout.resources.worker_room
+
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:
@@ -178,7 +183,7 @@ class RowSource:
         """Run jobs on one shared input, side by side if there are workers."""
         given: Any = shared
         if isinstance(shared, InMemoryRows):
-            given = replace(shared, checkpoints=self.checkpoints)
+            given = replace(shared, checkpoints=self.checkpoints, worker_room=self.worker_room)
         return self.executor.run(jobs, given, name)
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:

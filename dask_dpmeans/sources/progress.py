@@ -30,7 +30,7 @@ class Pass:
     seconds: float
     """Seconds since the beginning."""
     last: Mapping[str, float] = field(default_factory=dict)
-    """`penalty` and `n_clusters` of the last fit."""
+    """`penalty` and `n_clusters` of the last fit; of jobs, `n_clusters` after the last step of one, if known."""
 
     @property
     def over(self) -> bool:
@@ -110,7 +110,7 @@ class Count:
         return self.unit == "fits" and not self.sizes
 
     def say(self, number: int, fit: Mapping[str, float] | None = None) -> None:
-        """Record the end of a piece or job, or of one of its fits; a repeated piece counts once."""
+        """Record the end of a piece or job, or of one of its fits or steps; a repeated piece counts once."""
         if fit is None:
             self.ended.add(number)
         else:

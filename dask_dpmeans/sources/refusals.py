@@ -100,6 +100,8 @@ def refuse_lazy(data: object, name: str, *, apart: bool = False) -> None:
     """
     items: Iterable[Any] = [data]
     if isinstance(data, list | tuple):
+        if name in ("X", "data"):
+            _refuse_lazy_blocks(data, name, apart)
         items = data
     elif isinstance(data, np.ndarray) and data.dtype == object:
         items = data.flat
@@ -131,6 +133,24 @@ def refuse_lazy(data: object, name: str, *, apart: bool = False) -> None:
     )
 
 
+def _refuse_lazy_blocks(data: Sequence[Any], name: str, apart: bool) -> None:
+    """Raise `InputError` for rows as lists with delayed objects or futures: blocks, or numbers."""
+    inner = data[0] if data else None
+    if not (isinstance(inner, list | tuple) and any(map(_is_lazy, inner))):
+        return
+    kind = "Delayed" if any(map(is_delayed, inner)) else "Future"
+    each, way = FROM_DELAYED.format("each", "(n, d)", "float"), f"dask.compute({name})[0]"
+    if kind == "Future":
+        way = f"the client's gather({name})"
+    if all(map(_is_lazy, inner)) and apart:
+        way = f"[dask.array.concatenate([{each} for each in rows]) for rows in {name}]"
+    elif all(map(_is_lazy, inner)):
+        way = f"dask.array.block([[{each} for each in row] for row in {name}]), or {way} of numbers"
+    raise InputError(
+        f"{name} is a {type(data).__name__} of lists with {kind} objects, no array: pass {way}"
+    )
+
+
 def refuse_container(data: object, name: str) -> None:
     """Raise `InputError` for a collection that is no array and no table, with the code that makes one."""
     rows = name in ("X", "data")
@@ -152,6 +172,8 @@ def refuse_container(data: object, name: str) -> None:
         way = "a list, since a set has no order"
     elif rows and isinstance(data, list) and data and isinstance(data[0], Mapping):
         kind, way = "list of dicts", f"pandas.DataFrame({name})"
+    elif rows and isinstance(data, list | tuple) and not data:
+        raise InputError(f"{name} is an empty {kind}: give at least one row")
     if way is not None:
         raise InputError(f"{name} is a {kind}, no array: pass {way}")
     if rows and isinstance(data, list) and data and isinstance(data[0], list | tuple):

@@ -61,6 +61,15 @@ class Resources:
             most = min(most, free * self.thread_memory / self.worker_memory)
         return max(0, int(most))
 
+    @property
+    def worker_room(self) -> float:
+        """Bytes of a worker for all but the rows, before Dask pauses it; infinite in this process."""
+        if not self.processes:
+            return math.inf
+        # What a worker holds beside its rows is less on small ones: the least share stays.
+        free = PAUSE_SHARE * self.worker_memory - WORKER_BYTES
+        return max(free, READ_SHARE * self.worker_memory)
+
     def thread_memory_for(self, size: int) -> int:
         """Return the bytes that a thread should have to read `size` bytes at a time."""
         wanted = size / READ_SHARE

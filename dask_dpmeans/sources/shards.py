@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from socket import gethostname
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
-from dask_dpmeans.errors import SHARED, CorruptStoreError, InputError, of_store, reason_of
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store, reason_of, unseen
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch, takes_csr
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.cube import CubeRows, CubeWeights
@@ -231,8 +230,7 @@ class StoredShard:
             raise
         except Exception as error:  # of the store, or of a codec that meets a damaged chunk
             if isinstance(error, FileNotFoundError) and error.filename is not None:  # on a disk
-                unseen = f"{error.filename} is not there on {gethostname()}, which reads it"
-                raise InputError(f"{unseen}: {SHARED}") from error
+                raise unseen(error.filename) from error
             kind = OSError if of_store(error) else CorruptStoreError
             what = f"rows {start:,} to {stop:,} of {_name_of(self.data)}"
             raise kind(f"{what} cannot be read: {reason_of(error)}") from error

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -44,6 +45,33 @@ def test_an_error_without_a_message_is_logged_by_its_name(caplog: pytest.LogCapt
     assert [(each.getMessage(), each.exc_info) for each in caplog.records] == [
         ("CancelledError", None)
     ]
+
+
+async def abandon() -> None:
+    async def request() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    asyncio.ensure_future(request())  # noqa: RUF006 (that nobody holds it is the point)
+    await asyncio.sleep(0)
+
+
+def test_requests_that_were_abandoned_are_not_told_after_a_command_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger, told = logging.getLogger("asyncio"), []
+    logger.removeFilter(group._is_other)  # of a command before
+    loop = asyncio.new_event_loop()
+    for _ in range(2):
+        loop.run_until_complete(abandon())
+        gc.collect()  # as the end of a process does
+        told.append([each.getMessage().partition("\n")[0] for each in caplog.records])
+        caplog.clear()
+        with short_logs():
+            pass
+    loop.close()
+    logger.error("another error")
+    assert told == [["Task was destroyed but it is pending!"], []]
+    assert [each.getMessage() for each in caplog.records] == ["another error"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import os
 import re
@@ -23,14 +24,18 @@ from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
 
 from dask_dpmeans import DPMeans, fit
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import ClusterLostError, InputError
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import Method
+from dask_dpmeans.methods.dpmeans.starts import Restart
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.sources import as_source, cluster, connect, layout, planning
 from dask_dpmeans.sources.cluster import QUIET, close_cluster
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
+from dask_dpmeans.sources.resources import WORKER_BYTES
 
 ROWS = table("clouds", (1200, 2), np.float32, 0)
 WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
@@ -247,6 +252,31 @@ def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
     assert told[-1].unit == "fits"
     assert told[-1].done == told[-1].total == 2
     assert told[-1].last == {"penalty": 20.0, "n_clusters": found.n_clusters[-1]}
+
+
+def test_steps_of_a_search_in_memory_are_told_from_the_worker_that_runs_it(client, path):
+    told, rows = [], InMemoryRows(np.random.default_rng(0).normal(size=(200, 2)), None)
+    job = Restart(search.Method(6.0).without_limits(), tries=0)
+    [end] = on_cluster(path, client, on_pass=told.append).run([job], rows, "search")
+    assert (told[-1].done, told[-1].total, told[-1].unit) == (1, 1, "jobs")
+    assert told[-1].last == {"n_clusters": len(end.centers)}
+
+
+def test_workers_that_have_too_little_memory_are_refused_and_not_started(monkeypatch):
+    monkeypatch.setattr(cluster, "LocalCluster", None)
+    told = r"of 95.37 MiB is for each worker, and none works with less than 128.00 MiB: give at least 381.47 MiB"
+    with pytest.raises(InputError, match=told), connect(None, 2, 1, 100_000_000, timeout=60):
+        pass
+
+
+def room_of(rows):
+    return rows.worker_room
+
+
+def test_a_job_on_a_worker_knows_the_memory_that_rows_leave_there(client, path):
+    rows, source = InMemoryRows(ROWS, None), on_cluster(path, client)
+    assert source.run([room_of], rows) == [source.worker_room] == [0.8 * 10**9 - WORKER_BYTES]
+    assert on_threads().run([room_of], rows) == [on_threads().worker_room] == [math.inf]
 
 
 WORKERS_THAT_TELL_THEIR_SIGNALS = """

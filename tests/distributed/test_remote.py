@@ -1,6 +1,7 @@
 """The main job through a scheduler and two workers that are processes of their own, against threads."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,17 +15,18 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from dask_dpmeans import load
 from dask_dpmeans.cli import compute, main
-from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
+from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
 from dask_dpmeans.sources.cluster import (
     PACKAGES,
     check_versions,
     cluster_resources,
     connect,
+    wait_for_worker,
     workers_of,
 )
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
@@ -158,6 +160,21 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_a_cluster_object_without_workers_says_that_it_can_be_scaled() -> None:
+    way = re.escape("`client.cluster.scale(2)` of this LocalCluster")
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as made,
+        Client(made, set_as_default=False) as client,
+    ):
+        with pytest.raises(NoWorkersError, match=f"no worker for 0.2 s: start some with {way}$"):
+            wait_for_worker(client, 0.2)
+        executor = DaskTasks(client, 1, worker_timeout=0.2)
+        with pytest.raises(
+            ClusterLostError, match=f"no worker for 0.2 s: start some, as {way} does$"
+        ):
+            executor.run([len], [1], "count")
 
 
 @pytest.fixture

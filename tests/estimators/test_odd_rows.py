@@ -103,6 +103,36 @@ def test_lists_of_delayed_data_sets_and_delayed_weights_say_how_they_become_arra
     assert eval(way, given | {"n": 4}).compute().tolist() == [1.0] * 4
 
 
+def test_lists_of_lists_with_delayed_objects_say_how_they_become_one_array_or_several():
+    array = np.random.default_rng(0).normal(size=(4, 2))
+    ones, number = dask.delayed(np.ones)((3, 2)), dask.delayed(float)(5)
+    blocks = [[dask.delayed(array[:2]), dask.delayed(array[:2])], [dask.delayed(array[2:])] * 2]
+    for model, X, shape, expected in (
+        (DPMeans(9.0), blocks, 2, np.hstack([array, array])),
+        (HDPMeans(9.0, 9.0), [(ones,), (ones,)], 3, np.ones((2, 3, 2))),
+        (DPMeans(9.0), ([1.0, number], [2.0, 3.0]), 0, [[1.0, 5.0], [2.0, 3.0]]),
+    ):
+        told = f"X is a {type(X).__name__} of lists with Delayed objects, no array: pass (.*)"
+        with pytest.raises(InputError, match=told) as refused:
+            model.fit(X)
+        way = re.search(told, str(refused.value))[1].partition(", or ")[0]
+        found = eval(way, NAMES | {"X": X, "n": shape, "d": 2})
+        np.testing.assert_array_equal(dask.compute(found)[0], expected)
+        assert model.fit(found).n_clusters_ >= 1
+
+
+@pytest.mark.parametrize("X", [[], ()])
+def test_no_rows_at_all_are_named(X):
+    told = f"is an empty {type(X).__name__}: give at least one row"
+    for model in (DPMeans(9.0), HDPMeans(9.0, 9.0)):
+        with pytest.raises(InputError, match=f"^X {told}$"):
+            model.fit(X)
+    with pytest.raises(InputError, match=f"^data {told}$"):
+        as_source(X)
+    with pytest.raises(InputError, match=f"^X {told}$"):
+        DPMeans(9.0).fit(np.ones((4, 2))).predict(X)
+
+
 def test_data_sets_and_groups_that_are_delayed_stay_apart_and_whole_numbers():
     X, groups = np.ones((4, 2)), dask.delayed(np.arange)(4)
     model = HDPMeans(9.0, 9.0).fit([X, X])

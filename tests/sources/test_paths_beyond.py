@@ -1,5 +1,7 @@
 """Paths that go on where nothing is: the error names what is there, and the way out."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -7,6 +9,11 @@ import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources.formats.cube import CubePath
+from dask_dpmeans.sources.formats.h5ad import H5Array
+from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
+from dask_dpmeans.sources.planning import lay_out
+from dask_dpmeans.sources.shards import StoredShard
 from dask_dpmeans.storage.arrays import MARKER
 
 
@@ -74,3 +81,24 @@ def test_an_array_without_names_of_dimensions_says_how_to_be_read(folder):
     with pytest.raises(InputError, match=told):
         fit("g.zarr/b", "run.zarr", DPMeans(1.0), samples="y")
     fit("g.zarr/b", "run.zarr", DPMeans(1.0))
+
+
+@pytest.mark.parametrize("kind", ["NetCDF", "Zarr"])
+def test_a_cube_that_a_worker_does_not_find_is_an_error_that_says_so(folder, kind):
+    path = Path("s.nc")
+    if kind == "Zarr":
+        path = Path("cube.zarr")
+        xr.open_dataset("s.nc", engine="scipy").to_zarr(path, consolidated=False)
+    cube = CubePath(str(path), ("y", "x"), "band")
+    layout, _ = lay_out(InputArrays(cube), Columns(), Requirements(), Compute(threads=1))
+    path.rename("away")  # stands for a disk of another machine
+    with pytest.raises(InputError, match=rf"{path} is not there on .* storage that every worker"):
+        StoredShard(0, 20, layout.rows, None).read(0, 20)
+
+
+def test_an_array_of_an_h5ad_file_that_a_worker_does_not_find_is_an_error_that_says_so(folder):
+    rows = H5Array(str(folder / "cells.h5ad"), "X", (8, 2), np.dtype(np.float64), (8, 2))
+    with pytest.raises(
+        InputError, match=r"cells.h5ad is not there on .* storage that every worker"
+    ):
+        rows[:4]

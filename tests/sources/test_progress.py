@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from strategies import Nested, table, trace
 
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
 from dask_dpmeans.engine.occ import round_of
 from dask_dpmeans.engine.plan import Plan
@@ -209,6 +210,22 @@ def test_short_searches_are_told_while_they_run(monkeypatch, cells):
     assert ("exchange", 0, 1, "jobs") in running
     assert {each.name for each in notes if each.unit == "jobs"} == {"search", "exchange"}
     assert found.centers.tobytes() == expected.centers.tobytes()
+
+
+@executors
+def test_a_search_as_a_job_tells_how_many_clusters_there_are_while_it_runs(often, made):
+    rows, method = InMemoryRows(table("clouds", (400, 2), np.float64, 0), None), search.Method(6.0)
+    job, notes = starts.Restart(method.without_limits(), tries=0), Notes()
+    steps = [fit["n_clusters"] for fit in job.each(rows)]
+    assert len(steps) > 1
+    [end] = made(notes).run([job], rows, "search")
+    assert end.centers.tobytes() == job(rows).centers.tobytes()
+    assert {(each.name, each.total, each.unit) for each in notes} == {("search", 1, "jobs")}
+    running = [each.last["n_clusters"] for each in notes if each.last and not each.over]
+    assert running or isinstance(made(None), DaskTasks)  # Dask's threads tell of ended tasks alone
+    assert set(running) <= set(steps)
+    assert notes[-1].over
+    assert notes[-1].last == {"n_clusters": len(end.centers)}
 
 
 def noting(function, running, notes):

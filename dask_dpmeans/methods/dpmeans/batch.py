@@ -48,6 +48,8 @@ class Openings:
     max_clusters: int | None = None
     present: int = 0
     """Centers before the sweep, which may die in it."""
+    room: float = math.inf
+    """Bytes of a worker for all but the rows."""
 
     def scan(self, state: Centers, block: Block) -> Scan:
         """Return moments, and the openers among the rows that object."""
@@ -67,6 +69,7 @@ class Openings:
         k = len(state) + len(proposals)
         check_number(k - self.present, self.max_clusters, self.price)
         values = np.concatenate([state.values, proposals.rows])
+        check_room(CENTER_BYTES, values.shape, self.room, self.price)
         return replace(state, values=values), proposals.numbers
 
     def _affordable(self, state: Centers, proposals: Proposals) -> Proposals:
@@ -104,6 +107,12 @@ NO_RADIUS = (
 )
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""
+CENTER_BYTES = 10 * 8
+"""Memory of a sweep for each number in the centers, in bytes.
+
+The peaks of sweeps in which all of 8,192 or 16,384 rows became clusters were 10 to 24 float64 for each, in 784,
+256 and 64 columns.
+"""
 LEAST_PRICE = float(np.finfo(np.float64).tiny)
 """The least price of a cluster."""
 
@@ -116,6 +125,17 @@ def check_number(k: int, max_clusters: int | None, price: float | Price) -> None
         raise TooManyClustersError(
             f"{price.describe()} makes at least {k:,} clusters, more than "
             f"max_clusters={max_clusters}: give a higher penalty, or a higher max_clusters"
+        )
+
+
+def check_room(number_bytes: int, shape: tuple[int, ...], room: float, price: Price) -> None:
+    """Refuse centers of a shape, (k, d), if a worker has less `room` than so many bytes for each number."""
+    (k, d), needed = shape, number_bytes * math.prod(shape)
+    if needed > room:
+        raise InputError(
+            f"{price.describe()} leads to {k:,} centers of clusters or more: with {d:,} columns these take about "
+            f"{needed / 1e6:,.0f} MB of a worker, which has {room / 1e6:,.0f} MB for them. Give a higher penalty, or "
+            "workers with more memory"
         )
 
 
@@ -317,7 +337,8 @@ class Method(Parameters):
 
     def step(self, source: Source, state: State) -> State:
         """Return the state after a sweep: births until no row objects, new means, deaths."""
-        rule = Openings(self.price, self.max_clusters, present=len(state.means))
+        limits = self.max_clusters, len(state.means), source.worker_room
+        rule = Openings(self.price, *limits)
         settled = settle(source, rule, self.kernel_centers(state.means), gradually=state.step == 0)
         answer = settled.answer.of_all(len(settled.state))
         alive = answer.moments.weights > 0

@@ -5,14 +5,15 @@ crossovers on all rows follow (`population`), or else with two searches and cros
 """
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.loop import iterate, last_state
-from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.engine.loop import iterate, steps_to_end
+from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.kernels.answers import Gather, GatheredRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
@@ -61,8 +62,9 @@ RESTARTS = 2
 
 @dataclass(frozen=True)
 class Restart:
-    """A search without a coreset, as a job."""
+    """A search without a coreset, as a job that tells after each step how many clusters there are."""
 
+    n_fits: ClassVar[int] = 0
     method: "Method"
     tries: int
     """Rounds of trials that must fail before a share is given up; 0 for no trial."""
@@ -71,6 +73,10 @@ class Restart:
 
     def __call__(self, rows: Source) -> State:
         """Return the last state."""
+        return run_fits(self.each(rows))
+
+    def each(self, rows: Source) -> Generator[dict[str, float], None, State]:
+        """Yield the number of clusters after each step; return the last state."""
         start = self.method.init(rows)
         if self.warm is not None:
             start = start_at(start, self.warm)
@@ -80,7 +86,7 @@ class Restart:
         if not self.tries or rows.plan.n_rows > trials.TRIALS_BELOW:
             share = len(trials.SHARES)
         start = replace(start, share=share, finest=False, tries=self.tries)
-        return last_state(rows, self.method, start)
+        return (yield from steps_to_end(rows, self.method, start))
 
 
 def restart_seeds(seed: int) -> list[int]:

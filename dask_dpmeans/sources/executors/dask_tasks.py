@@ -23,7 +23,7 @@ from distributed.protocol.pickle import dumps
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Answer, Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import check_versions, workers_of
+from dask_dpmeans.sources.cluster import check_versions, way_to_start, workers_of
 from dask_dpmeans.sources.executors import base
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
 from dask_dpmeans.sources.executors.process import (
@@ -330,10 +330,8 @@ def _waited_message(client: Client, seconds: float) -> str:
     """Return the message for a pass whose workers are all gone or paused."""
     limits = [each["memory_limit"] for each in workers_of(client).values() if each["memory_limit"]]
     if not limits:
-        waited = f"there has been no worker for {seconds:g} s"
-        if client.cluster is not None or client.scheduler is None:
-            return waited
-        return f"{waited}: start some, as `dask worker {client.scheduler.address}` does"
+        waited, way = f"there has been no worker for {seconds:g} s", way_to_start(client)
+        return waited if way is None else f"{waited}: start some, as {way} does"
     return (
         f"Dask has paused all workers for {seconds:g} s, as they hold most of their memory, of "
         f"{format_bytes(min(limits))} at least: give them more, or fewer threads. A worker needs "

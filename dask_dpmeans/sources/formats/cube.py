@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.errors import CorruptStoreError, unseen
 from dask_dpmeans.sources.cube_plan import Runs, Starts, box_within, slabs
 from dask_dpmeans.sources.formats.cube_dataset import NETCDF, open_dataset
 from dask_dpmeans.sources.formats.cube_values import TURNED, Features, RunRows, Values, parts_of
@@ -65,6 +65,7 @@ class CubeWeights:
 
     @cached_property
     def _latitudes(self) -> Any:
+        _check_seen(self.place)
         return open_dataset(self.place, (self.name,), False)[self.name].variable
 
     def __getstate__(self) -> dict[str, Any]:
@@ -285,6 +286,7 @@ class CubeRows:
 
     @cached_property
     def _values(self) -> list[Values]:
+        _check_seen(self.place)
         return cube_chunks.open_values(self.place, self.variables, self.fill_missing)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -347,6 +349,12 @@ class CubeRows:
         if isinstance(node, zarr.Array):
             return [node]
         return [node[name] for name in self.variables]
+
+
+def _check_seen(place: Location) -> None:
+    """Raise `InputError` if a store or a file, which was opened elsewhere, is not on this machine."""
+    if not place.remote and not os.path.exists(place.url):
+        raise unseen(place.url)
 
 
 def count_rows(cube: "CubeRows", runs: range) -> list[int]:

@@ -3,12 +3,13 @@
 ``cells.h5ad/obsm/X_pca`` is an array, or a group of CSR rows, in such a file.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, unseen
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, lazy_csr, row_bytes_of
 from dask_dpmeans.sources.lazy_modules import da
 from dask_dpmeans.sources.row_array import Raw
@@ -36,6 +37,8 @@ class H5Array:
         return len(self.shape)
 
     def __getitem__(self, part: Any) -> Raw:
+        if not os.path.exists(self.path):
+            raise unseen(self.path)
         with opened_h5ad(self.path, "data") as file:
             return file[self.inner][part]
 

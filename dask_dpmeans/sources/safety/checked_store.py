@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from socket import gethostname
 from time import sleep
 from typing import Any
 
@@ -17,13 +16,13 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dask_dpmeans.errors import (
-    SHARED,
     CorruptStoreError,
     InputError,
     lacks_connection,
     lacks_credentials,
     of_store,
     reason_of,
+    unseen,
 )
 from dask_dpmeans.sources.resources import format_bytes
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
@@ -157,9 +156,7 @@ class CheckedStore(TransparentStore):
         """Raise `InputError` if the folder of the store is not on the machine that reads a chunk of it."""
         plain = self.plain
         if isinstance(plain, LocalStore) and not plain.root.exists():
-            raise InputError(
-                f"{plain.root} is not there on {gethostname()}, which reads it: {SHARED}"
-            )
+            raise unseen(plain.root)
 
     async def _get_with_retries(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from strategies import TAME, contents, grid_problems, seeds, spread, states_of, tables, weights_of
 
 from dask_dpmeans import reference
-from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans.batch import Method, State, check_number
+from dask_dpmeans.methods.dpmeans.batch import CENTER_BYTES, Method, State, check_number
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)
@@ -309,3 +310,13 @@ def test_rows_read_are_the_survey_and_whole_passes_one_for_a_sweep_without_birth
 def test_parameters_out_of_range_are_named(parameters, message):
     with pytest.raises(InputError, match=message):
         Method(**parameters)
+
+
+def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_penalty():
+    rows = np.arange(500.0).reshape(-1, 1) * np.ones(8)
+    all_of_them = 501 * 8 * CENTER_BYTES  # and the mean of all rows
+    enough = InMemoryRows(rows, None, worker_room=all_of_them)
+    assert len(last_state(enough, Method(0.25)).centers) == 500
+    told = "penalty=0.25 leads to 501 centers of clusters or more: with 8 columns these take about 0 MB"
+    with pytest.raises(InputError, match=told):
+        last_state(InMemoryRows(rows, None, worker_room=all_of_them - 1), Method(0.25))

@@ -137,6 +137,11 @@ class Watched:
         """What the first pass found."""
         return self.source.summary
 
+    @property
+    def worker_room(self) -> float:
+        """Bytes that a worker has beside the rows."""
+        return self.source.worker_room
+
     def fold(
         self, reduction: Reduction[Scan], blocks: range | None = None, name: str = "fold"
     ) -> Scan:

@@ -304,9 +304,9 @@ def test_a_choice_that_does_not_fit_in_memory_is_refused(monkeypatch, counts):
 
 
 def test_the_memory_of_a_choice_is_asked_of_wide_rows_alone():
-    sums = SimpleNamespace(sums=np.zeros(30_000))
+    sums = SimpleNamespace(sums=np.zeros(80_000))
     source = SimpleNamespace(plan=SimpleNamespace(n_rows=200_000), summary=sums, room=2**34)
-    with pytest.raises(InputError, match="6,144 dense rows of 30,000 columns"):
+    with pytest.raises(InputError, match="6,144 dense rows of 80,000 columns"):
         summary.check_room(source)
     source.summary.sums = source.summary.sums[:1_000]
     source.room = 0

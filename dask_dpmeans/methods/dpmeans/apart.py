@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import pdtr
 
-from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters
+from dask_dpmeans.methods.dpmeans.summary import Summary
 
 FEWEST = 5
 """Fewest rows of a cluster in each half."""
@@ -35,17 +34,15 @@ the rows in its middle."""
 class ApartJob:
     """Whether clusters of halves of a summary lie apart, as a job."""
 
-    parameters: ChoiceParameters
     number: int
     """Number of the halving."""
     fits: tuple[Float64Array, ...]
     """Centers, (k, d), of each half."""
 
-    def __call__(self, rows: InMemoryRows) -> bool:
+    def __call__(self, summary: Summary) -> bool:
         """Return whether the clusters of each half lie apart in the other half."""
-        summary = self.parameters.summary(rows)
         parts = summary.parts(self.number)
-        values = spread_ties(summary.rows, stream(self.parameters.seed, Stream.TIES))
+        values = spread_ties(summary.rows, stream(summary.seed, Stream.TIES))
         scale = min(summary.count, len(values)) / float(summary.weights.sum())
         others = [(values[part > 0], scale * part[part > 0]) for part in reversed(parts)]
         return len(others) == 2 and all(map(lie_apart, *zip(*others, strict=True), self.fits))

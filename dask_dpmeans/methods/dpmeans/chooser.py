@@ -31,11 +31,11 @@ from dask_dpmeans.methods.dpmeans.clouds import FEWEST_CLOUDS, MOST_EVIDENCE
 from dask_dpmeans.methods.dpmeans.evidence import EvidenceJob, measure_evidence
 from dask_dpmeans.methods.dpmeans.near_rows import SmallClustersFit, SmallClustersJob, larger_sample
 from dask_dpmeans.methods.dpmeans.path import Interval, envelope
-from dask_dpmeans.methods.dpmeans.rotation import Rotation, rotate
 from dask_dpmeans.methods.dpmeans.summary import (
     FEWEST_TRIED,
     LOOK_STRIDE,
     ChoiceParameters,
+    Summary,
     check_room,
     choice_summary,
     interval_of_one,
@@ -89,11 +89,6 @@ class Chosen:
     passes: int
     """Passes over all rows."""
 
-    def lifted(self, rotation: Rotation) -> "Chosen":
-        """Return the choice with centers among the rows as they were before a rotation."""
-        halves, centers = (tuple(map(rotation.lift, each)) for each in (self.halves, self.centers))
-        return replace(self, halves=halves, centers=centers)
-
 
 def choose(
     source: Source, seed: int, *, flat: Callable[[Float64Array], Float64Array] | None = None
@@ -120,12 +115,11 @@ def choose_from_summary(
     distances are about their costs, (n, m).
     """
     rows, whole = choice_summary(source, parameters.seed)
-    rotation = rotate(source, flatten(rows, flat), parameters.spherical)
-    flat_rows = rotation.rows
-    near, number = _look(source, flat_rows, parameters)
+    summary = _prepared(source, flatten(rows, flat), parameters)
+    near, number = _look(source, summary)
     passes, sample = 1 if whole else 3, None
     few = number is not None and not whole and len(rows.rows) < ENOUGH * number
-    before = _choose(source, flat_rows, parameters, near, None if few else number)
+    before = _choose(source, summary, near, None if few else number)
     clear = before.choice.divided and before.choice.chosen.score >= STANDS_OUT
     if few or not (whole or clear):
         sample, more = larger_sample(source, parameters.seed)
@@ -134,15 +128,14 @@ def choose_from_summary(
     if sample is not None:
         chosen = _choose_small(source, flatten(sample, flat), parameters, before)
     if few and chosen is before:
-        chosen = _choose_further(source, flat_rows, parameters, near, number) or before
-    return replace(chosen.lifted(rotation), passes=passes), rows
+        chosen = _choose_further(source, summary, near, number) or before
+    return replace(chosen, passes=passes), rows
 
 
 def choose_from(source: Source, rows: InMemoryRows, parameters: ChoiceParameters) -> Chosen:
     """Choose a penalty from a summary, with the workers of a source and no pass over its rows."""
-    rotation = rotate(source, rows, parameters.spherical)
-    look = _look(source, rotation.rows, parameters)
-    return _choose(source, rotation.rows, parameters, *look).lifted(rotation)
+    summary = _prepared(source, rows, parameters)
+    return _choose(source, summary, *_look(source, summary))
 
 
 def flatten(
@@ -154,31 +147,28 @@ def flatten(
     return InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)
 
 
-def _choose(
-    source: Source,
-    rows: InMemoryRows,
-    parameters: ChoiceParameters,
-    near: "TriedIntervals",
-    number: int | None,
-) -> Chosen:
+def _prepared(source: Source, rows: InMemoryRows, parameters: ChoiceParameters) -> Summary:
+    """Return the summary that the jobs of a choice share."""
+    check_squares(rows.summary)
+    summary = parameters.summary(rows)
+    return source.run([Summary.rotated], summary, "choose")[0] if summary.wide else summary
+
+
+def _choose(source: Source, summary: Summary, near: "TriedIntervals", number: int | None) -> Chosen:
     """Choose a further number of clusters, if one stands out and is clear, or one tried at first."""
-    further = _choose_further(source, rows, parameters, near, number)
-    return further or _choose_among(source, rows, parameters, near)
+    further = _choose_further(source, summary, near, number)
+    return further or _choose_among(source, summary, near)
 
 
 def _choose_further(
-    source: Source,
-    rows: InMemoryRows,
-    parameters: ChoiceParameters,
-    near: "TriedIntervals",
-    number: int | None,
+    source: Source, summary: Summary, near: "TriedIntervals", number: int | None
 ) -> Chosen | None:
     """Choose a further number of clusters, if one stands out and is clear."""
     if number is None:
         return None
     most = min(near.n_tried, math.ceil(BEYOND * number))
-    tried = source.run([IntervalsJob(parameters, most)], rows, "choose")[0]
-    found = _choose_among(source, rows, parameters, replace(tried, n_tried=near.n_tried))
+    tried = source.run([IntervalsJob(most)], summary, "choose")[0]
+    found = _choose_among(source, summary, replace(tried, n_tried=near.n_tried))
     chosen = found.choice.chosen
     clear = chosen.n_clusters > near.largest and chosen.score >= _least_score(near)
     return found if clear and (chosen.replicated or 0.0) >= REPLICATED else None
@@ -214,13 +204,9 @@ def _choose_small(
     return Chosen(choice, tuple(halves), (centers, *before.centers[others]), before.passes)
 
 
-def _look(
-    source: Source, rows: InMemoryRows, parameters: ChoiceParameters
-) -> "tuple[TriedIntervals, int | None]":
+def _look(source: Source, summary: Summary) -> "tuple[TriedIntervals, int | None]":
     """Return the intervals of the numbers tried at first, and a further number that stands out."""
-    check_squares(rows.summary)
-    jobs = [IntervalsJob(parameters), IntervalsJob(parameters, further=True)]
-    tried, looked = _run(source, jobs, rows)
+    tried, looked = _run(source, [IntervalsJob(), IntervalsJob(further=True)], summary)
     near = replace(tried, n_tried=max(tried.n_tried, looked.n_tried))
     further = [each for each in looked.ranked if each.n_clusters > tried.largest]
     if not further or score(further[0]) < _least_score(tried):
@@ -229,12 +215,12 @@ def _look(
 
 
 def _run(
-    source: Source, jobs: "Sequence[Callable[[InMemoryRows], Answer]]", rows: InMemoryRows
+    source: Source, jobs: "Sequence[Callable[[Summary], Answer]]", summary: Summary
 ) -> list[Answer]:
     """Return the answers of jobs on a summary, side by side unless it has few rows."""
-    if len(rows.rows) > FEW_ROWS:
-        return source.run(jobs, rows, "choose")
-    return source.run([InTurn(tuple(jobs))], rows, "choose")[0]
+    if len(summary.rows) > FEW_ROWS:
+        return source.run(jobs, summary, "choose")
+    return source.run([InTurn(tuple(jobs))], summary, "choose")[0]
 
 
 def _least_score(near: "TriedIntervals") -> float:
@@ -242,14 +228,12 @@ def _least_score(near: "TriedIntervals") -> float:
     return max([STANDS_OUT, *(CLEARLY * score(each) for each in near.ranked[:1])])
 
 
-def _choose_among(
-    source: Source, rows: InMemoryRows, parameters: ChoiceParameters, tried: "TriedIntervals"
-) -> Chosen:
+def _choose_among(source: Source, summary: Summary, tried: "TriedIntervals") -> Chosen:
     """Choose one of the numbers of clusters that were tried."""
     one, ranked, evidence = tried.one, list(tried.ranked), 0.0
     close = [each for each in ranked[:MOST_CLOSE] if score(each) > CLOSE * score(ranked[0])]
-    halvings = [HalvesJob(parameters, number, (one, *close)) for number in range(HALVINGS)]
-    halved = _run(source, halvings, rows)
+    halvings = [HalvesJob(number, (one, *close)) for number in range(HALVINGS)]
+    halved = _run(source, halvings, summary)
     compared = {
         each: _alternative_of(each, place, halved) for place, each in enumerate((one, *close))
     }
@@ -259,9 +243,9 @@ def _choose_among(
         ranked.insert(0, ranked.pop(ranked.index(first)))
         stability = compared[first].stability or 0.0
         if stability * MOST_EVIDENCE >= EVIDENCE:  # otherwise no clouds could give as much
-            evidence = _evidence(source, rows, parameters, first.n_clusters) * max(stability, 0.0)
+            evidence = _evidence(source, summary, first.n_clusters) * max(stability, 0.0)
         if evidence < EVIDENCE and stability >= STABLE:
-            apart = _apart(source, rows, parameters, halved, (one, *close).index(first))
+            apart = _apart(source, summary, halved, (one, *close).index(first))
     if evidence < EVIDENCE and not apart:
         ranked.insert(0, one)
     ranked = _shown(ranked, compared)
@@ -273,26 +257,20 @@ def _choose_among(
     return Chosen(choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 0)
 
 
-def _evidence(source: Source, rows: InMemoryRows, parameters: ChoiceParameters, k: int) -> float:
+def _evidence(source: Source, summary: Summary, k: int) -> float:
     """Return the evidence for k clusters, of clouds side by side unless the summary has few rows."""
-    if len(rows.rows) > FEW_ROWS:
-        return measure_evidence(source, rows, parameters, k, at_once=FEWEST_CLOUDS)
-    return source.run([EvidenceJob(parameters, k)], rows, "choose")[0]
+    if len(summary.rows) > FEW_ROWS:
+        return measure_evidence(source, summary, k, at_once=FEWEST_CLOUDS)
+    return source.run([EvidenceJob(k)], summary, "choose")[0]
 
 
-def _apart(
-    source: Source,
-    rows: InMemoryRows,
-    parameters: ChoiceParameters,
-    halved: Sequence["HalfFits"],
-    place: int,
-) -> bool:
+def _apart(source: Source, summary: Summary, halved: Sequence["HalfFits"], place: int) -> bool:
     """Return whether the clusters of the fits of halves at some place lie apart in each other half."""
     jobs = [
-        ApartJob(parameters, number, tuple(half[place] for half in fits.centers))
+        ApartJob(number, tuple(half[place] for half in fits.centers))
         for number, fits in enumerate(halved)
     ]
-    return all(_run(source, jobs, rows))
+    return all(_run(source, jobs, summary))
 
 
 def _shown(ranked: list[Interval], compared: Mapping[Interval, Alternative]) -> list[Interval]:
@@ -317,11 +295,11 @@ def _alternative_of(interval: Interval, place: int, halved: Sequence["HalfFits"]
 class InTurn(Generic[Answer]):
     """Jobs one after the other, as one job."""
 
-    jobs: tuple[Callable[[InMemoryRows], Answer], ...]
+    jobs: tuple[Callable[[Summary], Answer], ...]
 
-    def __call__(self, rows: InMemoryRows) -> list[Answer]:
+    def __call__(self, summary: Summary) -> list[Answer]:
         """Return their answers."""
-        return rows.run(self.jobs, rows)
+        return [job(summary) for job in self.jobs]
 
 
 @dataclass(frozen=True)
@@ -347,22 +325,23 @@ class TriedIntervals:
 class IntervalsJob:
     """Clusterings of a summary into 1, 2, ... clusters, as a job."""
 
-    parameters: ChoiceParameters
     most: int | None = None
     """The greatest number of clusters that is tried; None for the one of the summary."""
     further: bool = False
     """Whether further numbers are looked at, by splits alone of several clusters at once."""
 
-    def __call__(self, rows: InMemoryRows) -> TriedIntervals:
+    def __call__(self, summary: Summary) -> TriedIntervals:
         """Return the intervals at which they are best."""
-        summary = self.parameters.summary(rows)
         most = self.most or summary.most_tried
         if self.further:
             most = summary.most_looked_at if summary.most_looked_at > most else 1
         path = summary.path(most, stride=LOOK_STRIDE if self.further else 0)
         intervals = intervals_of(path)
         one, ranked = interval_of_one(path, intervals), summary.candidates(path, most, intervals)
-        centers = {each.n_clusters: path.best(each.middle) for each in [one, *ranked[:MOST_CLOSE]]}
+        centers = {
+            each.n_clusters: summary.lift(path.best(each.middle))
+            for each in [one, *ranked[:MOST_CLOSE]]
+        }
         return TriedIntervals(
             n_tried=path.largest,
             largest=summary.largest(path, most),
@@ -390,14 +369,12 @@ class HalfFits:
 class HalvesJob:
     """Fits of both halves of a summary, as a job."""
 
-    parameters: ChoiceParameters
     number: int
     """Number of the halving, which the draw of the halves hangs on."""
     intervals: tuple[Interval, ...]
 
-    def __call__(self, rows: InMemoryRows) -> HalfFits:
+    def __call__(self, summary: Summary) -> HalfFits:
         """Return the fits at the middle of each interval."""
-        summary = self.parameters.summary(rows)
         k = max(each.n_clusters for each in self.intervals)
         most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
         halves = [summary.fit_half(part, most) for part in summary.parts(self.number)]
@@ -406,7 +383,8 @@ class HalvesJob:
         agreement = [summary.agreement(*pair, k=each.n_clusters) for each, pair in pairs]
         ranges = [envelope(solutions_of(half)) for half in halves]
         shares = [np.mean([replicated(each, ends) for ends in ranges]) for each in self.intervals]
-        return HalfFits(tuple(centers), tuple(agreement), tuple(map(float, shares)))
+        lifted = tuple(tuple(map(summary.lift, each)) for each in centers)
+        return HalfFits(lifted, tuple(agreement), tuple(map(float, shares)))
 
 
 def replicated(interval: Interval, others: Sequence[Interval]) -> float:

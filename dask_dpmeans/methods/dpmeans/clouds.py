@@ -5,7 +5,7 @@ rows are skewed, but have no clusters.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -227,24 +227,29 @@ class OneModeClouds:
     weights: Float64Array
     """(n,), > 0."""
 
-    def prepared(self) -> Self:
-        """Return the clouds after all has been computed that they have in common."""
-        _ = self._columns
-        return self
-
     def fits(self, count: float) -> bool:
-        """Return whether each column of rows that stand for so many may have one mode."""
-        return all(each.distance * math.sqrt(count) <= NEAR for each in self._columns)
+        """Return whether each column of rows that stand for so many may have one mode.
+
+        Columns after the first that may not are not looked at.
+        """
+        return all(each.distance * math.sqrt(count) <= NEAR for each in self._columns())
 
     def draw(self, n: int, random: np.random.Generator) -> Float64Array:
         """Return a cloud of n rows, (n, d)."""
-        drawn = random.random((n, len(self._columns)))
+        drawn = random.random((n, self.rows.shape[1]))
         columns = [
             np.interp(shares, each.shares, each.values)
-            for shares, each in zip(drawn.T, self._columns, strict=True)
+            for shares, each in zip(drawn.T, self._columns(), strict=True)
         ]
         return np.stack(columns, axis=1)
 
+    def _columns(self) -> Iterator[OneMode]:
+        """Yield the distribution of each column, which is found once."""
+        for number, column in enumerate(self.rows.T):
+            if number == len(self._found):
+                self._found.append(OneMode.of(column, self.weights))
+            yield self._found[number]
+
     @cached_property
-    def _columns(self) -> list[OneMode]:
-        return [OneMode.of(column, self.weights) for column in self.rows.T]
+    def _found(self) -> list[OneMode]:
+        return []

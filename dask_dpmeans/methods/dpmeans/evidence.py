@@ -29,9 +29,7 @@ CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER, MOST_CLOUD_ROWS = 2**10, 40, 40 * MOST_BY_ROWS
 """Most rows of a cloud, or most rows for each cluster if that is more, and most rows of any cloud."""
 
 
-def measure_evidence(
-    source: Source, rows: InMemoryRows, parameters: ChoiceParameters, k: int, at_once: int
-) -> float:
+def measure_evidence(source: Source, summary: Summary, k: int, at_once: int) -> float:
     """Return by how many standard deviations k clusters of a summary differ from clouds.
 
     The clouds are `UniformClouds`, and `OneModeClouds` if each column may have one mode: then
@@ -41,11 +39,11 @@ def measure_evidence(
     Parameters
     ----------
     source : its workers do the work
-    rows, parameters : the summary
+    summary : the rows
     k : number of clusters
     at_once : clouds that are split side by side after the first; the last ones may not be needed
     """
-    comparison = source.run([ComparisonJob(parameters, k)], rows, "choose")[0]
+    comparison = source.run([ComparisonJob(k)], summary, "choose")[0]
 
     def figures_of(compared: Comparison, numbers: Sequence[int | None]) -> list[Figures]:
         return source.run([FiguresJob(number) for number in numbers], compared, "choose")
@@ -54,7 +52,7 @@ def measure_evidence(
     found = deviate_from_clouds(
         figures, lambda numbers: figures_of(comparison, numbers), drawn, at_once=at_once
     )
-    if found < EVIDENCE or parameters.spherical:
+    if found < EVIDENCE or summary.spherical:
         return found
     skewed = source.run([SkewedJob()], comparison, "choose")[0]
     if skewed is None:
@@ -86,31 +84,30 @@ class Comparison:
         """Return the cloud with a number."""
         seed, spherical = self.summary.seed, self.summary.spherical
         drawn = self.clouds.draw(self.cloud_rows, stream(seed, Stream.UNIFORM_CLOUDS, number))
-        return ChoiceParameters(seed, spherical).summary(InMemoryRows(drawn, None))
+        cloud = ChoiceParameters(seed, spherical).summary(InMemoryRows(drawn, None))
+        return cloud.rotated() if cloud.wide else cloud
 
 
 @dataclass(frozen=True)
 class EvidenceJob:
     """The evidence for k clusters, as a job."""
 
-    parameters: ChoiceParameters
     k: int
 
-    def __call__(self, rows: InMemoryRows) -> float:
+    def __call__(self, summary: Summary) -> float:
         """Return by how many standard deviations they differ from clusters of clouds."""
-        return measure_evidence(rows, rows, self.parameters, self.k, at_once=1)
+        here = InMemoryRows(summary.rows, summary.weights)
+        return measure_evidence(here, summary, self.k, at_once=1)
 
 
 @dataclass(frozen=True)
 class ComparisonJob:
     """A comparison of k clusters with uniform clouds, as a job."""
 
-    parameters: ChoiceParameters
     k: int
 
-    def __call__(self, rows: InMemoryRows) -> Comparison:
+    def __call__(self, summary: Summary) -> Comparison:
         """Return the comparison, with all that its clouds have in common."""
-        summary = self.parameters.summary(rows)
         scaled = summary.rows / summary.length
         clouds = UniformClouds(scaled, summary.weights, summary.spherical).prepared()
         most = min(max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * self.k), MOST_CLOUD_ROWS)
@@ -125,7 +122,7 @@ class SkewedJob:
     def __call__(self, comparison: Comparison) -> Comparison | None:
         """Return the comparison; None if not every column of the rows may have one mode."""
         summary = comparison.summary
-        clouds = OneModeClouds(summary.rows, summary.weights).prepared()
+        clouds = OneModeClouds(summary.rows, summary.weights)
         return replace(comparison, clouds=clouds) if clouds.fits(summary.count) else None
 
 

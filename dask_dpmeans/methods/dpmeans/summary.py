@@ -6,6 +6,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.choice import AUTO, score
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
+from dask_dpmeans.methods.dpmeans.rotation import Rotation
 
 SUMMARY_ROWS, SUMMARY_NUMBERS = 6144, 2**15
 """Rows of a summary of many rows, about; up to twice as many if they are at most so many numbers.
@@ -172,6 +174,26 @@ class Summary:
     """Length of rows and centers, if centers are directions."""
     copies: Copies | None = None
     """The rows as they were given; None if they all differ."""
+    rotation: Rotation | None = None
+    """The rows in fewer columns; None if they have not many more columns than rows."""
+
+    def rotated(self) -> Self:
+        """Return the summary with a rotation of its rows."""
+        return replace(self, rotation=Rotation.of(self.rows, self.spherical))
+
+    @property
+    def coordinates(self) -> Float64Array:
+        """The rows, (n, m), as paths see them."""
+        return self.rows if self.rotation is None else self.rotation.coordinates
+
+    @property
+    def wide(self) -> bool:
+        """Whether the rows are to be rotated into fewer columns."""
+        return is_wide(*self.rows.shape)
+
+    def lift(self, centers: Float64Array) -> Float64Array:
+        """Return centers of a path, (k, m), in the columns of the rows, (k, d)."""
+        return centers if self.rotation is None else self.rotation.lift(centers)
 
     @property
     def count(self) -> float:
@@ -208,11 +230,11 @@ class Summary:
         return max(self.most_tried, most_looked_at(int(min(n, self.count)), d))
 
     def path(self, most: int, turns: int = TURNS, stride: int = 0) -> CenterPath:
-        """Return clusterings with up to `most` clusters; see `center_path`."""
+        """Return clusterings with up to `most` clusters, in `coordinates`; see `center_path`."""
         how = (most, self.spherical, turns, stride)
         if self.length == 1:
-            return center_path(self.rows, self.weights, *how)
-        found = center_path(self.rows / self.length, self.weights, *how)
+            return center_path(self.coordinates, self.weights, *how)
+        found = center_path(self.coordinates / self.length, self.weights, *how)
         centers = tuple(self.length * each for each in found.centers)
         return CenterPath(self.length**2 * found.inertias, centers)
 
@@ -251,20 +273,22 @@ class Summary:
         return [part for part in parts if part.any()]
 
     def fit_half(self, part: Float64Array, most: int) -> CenterPath:
-        """Return clusters of the rows with some weight in a half, doubled."""
+        """Return clusters of the rows with some weight in a half, doubled, in `coordinates`."""
         some = part > 0
-        half = replace(self, rows=self.rows[some], weights=2 * part[some], copies=None)
+        half = Summary(
+            self.coordinates[some], 2 * part[some], self.spherical, self.seed, self.length
+        )
         return half.path(min(most, len(half.rows)))
 
     def agreement(self, *fits: Float64Array, k: int) -> float:
-        """Return the adjusted Rand index of the labels by two sets of centers, fits for k clusters.
+        """Return the adjusted Rand index of the labels by two sets of centers, (k', m), for k clusters.
 
         Each different row counts once, or cells of independent categories would agree.  But if each
         is a cluster, all its copies count: a half that lacks a rare row divides the others alike.
         """
         if len(fits) == 1:
             return 1.0
-        first, second = (nearest(self.rows, Centers(each)).astype(np.int64) for each in fits)
+        first, second = (nearest(self.coordinates, Centers(each)).astype(np.int64) for each in fits)
         counts = None
         if k == len(self.rows) and self._drawn:
             counts = self.weights.astype(np.int64)

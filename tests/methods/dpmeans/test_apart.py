@@ -101,7 +101,7 @@ def test_the_gap_is_looked_for_in_the_other_half() -> None:
     )
     own = [apart(summary.rows[half], fit) for half, fit in zip(halves, fits, strict=True)]
     assert own == [True, True]
-    assert ApartJob(PARAMETERS, 0, fits)(InMemoryRows(rows, None)) is False
+    assert ApartJob(0, fits)(summary) is False
 
 
 @given(seeds)

@@ -63,11 +63,7 @@ def summary_rows(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summar
 
 def first_cloud(given: Summary) -> np.ndarray:
     """Return the rows of a cloud that two clusters are compared with."""
-    parameters, memory = (
-        ChoiceParameters(0, spherical=False),
-        InMemoryRows(given.rows, given.weights),
-    )
-    return ComparisonJob(parameters, 2)(memory).cloud(0).rows
+    return ComparisonJob(2)(given).cloud(0).rows
 
 
 @pytest.mark.parametrize("rare", [0, 1, 40])
@@ -351,8 +347,9 @@ def test_evidence_is_that_of_the_definition(seed: int, at_once: int) -> None:
         ]
         return math.log(inertias[k - 1] / inertias[0]), max(scores)
 
-    memory, parameters = InMemoryRows(rows, None), ChoiceParameters(seed, spherical=False)
-    compared = ComparisonJob(parameters, k)(memory)
+    memory = InMemoryRows(rows, None)
+    summary = ChoiceParameters(seed, spherical=False).summary(memory)
+    compared = ComparisonJob(k)(summary)
     mine, drawn, wanted = figures(given), [], 0.0
     for number in range(CLOUDS):
         cloud = compared.cloud(number)
@@ -365,7 +362,7 @@ def test_evidence_is_that_of_the_definition(seed: int, at_once: int) -> None:
             wanted = deviates[0] - deviates[1]
             if abs(wanted - EVIDENCE) > CLEAR:
                 break
-    found = measure_evidence(memory, memory, parameters, k, at_once)
+    found = measure_evidence(memory, summary, k, at_once)
     assert found == pytest.approx(wanted, rel=1e-6)
 
 

@@ -71,8 +71,8 @@ def test_a_further_number_must_stand_out_and_beat_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows, _ = grid(14, 6, 0.04, 3)
-    parameters = ChoiceParameters(0, spherical=False)
-    looked = IntervalsJob(parameters, further=True)(InMemoryRows(rows, None))
+    summary = ChoiceParameters(0, spherical=False).summary(InMemoryRows(rows, None))
+    looked = IntervalsJob(further=True)(summary)
     first = looked.ranked[0]
     assert 196 <= first.n_clusters <= 216  # numbers are looked at 1/20 apart
     assert score(first) > STANDS_OUT

@@ -1,5 +1,6 @@
 """Summaries of fewer rows than columns, in as many columns as rows."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.methods.dpmeans import summary
-from dask_dpmeans.methods.dpmeans.chooser import choose
-from dask_dpmeans.methods.dpmeans.rotation import RotationJob, rotate
-from dask_dpmeans.methods.dpmeans.summary import check_room, choice_bytes
+from dask_dpmeans.methods.dpmeans import chooser, summary
+from dask_dpmeans.methods.dpmeans.apart import ApartJob
+from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose, choose_from
+from dask_dpmeans.methods.dpmeans.clouds import OneModeClouds
+from dask_dpmeans.methods.dpmeans.evidence import ComparisonJob
+from dask_dpmeans.methods.dpmeans.rotation import Rotation
+from dask_dpmeans.methods.dpmeans.summary import ChoiceParameters, check_room, choice_bytes
 from dask_dpmeans.sources import as_source
 
 
@@ -27,74 +32,144 @@ def balls(n: int, d: int, k: int = 3, seed: int = 0) -> tuple[Any, Any]:
 
 @given(
     n=st.integers(1, 12),
-    wider=st.integers(0, 30),
+    d=st.integers(1, 40),
     offset=st.sampled_from([0.0, 1e6]),
     size=st.sampled_from([1e-140, 1.0, 1e140]),
     spherical=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_distances_stay_and_centers_come_back(n, wider, offset, size, spherical, seed):
+def test_distances_stay_and_centers_come_back(n, d, offset, size, spherical, seed):
     rng = np.random.default_rng(seed)
-    d = n + 1 + wider
     rows = size * (rng.normal(size=(n, d)) + offset)
-    rows = rows[rng.integers(0, n, n)]
-    weights = rng.uniform(1, 2, n)
-    found = RotationJob(spherical)(InMemoryRows(rows, weights))
-    assert found.rows.rows.shape[1] <= n
+    found = Rotation.of(rows, spherical)
+    assert found.coordinates.shape == (n, min(n, d))
     exact = 1e-13 * size * (1 + offset) * np.sqrt(d)
-    np.testing.assert_allclose(
-        cdist(found.rows.rows, found.rows.rows), cdist(rows, rows), atol=exact
-    )
-    np.testing.assert_allclose(found.lift(found.rows.rows), rows, atol=exact)
+    apart = cdist(found.coordinates, found.coordinates)
+    np.testing.assert_allclose(apart, cdist(rows, rows), atol=exact)
+    np.testing.assert_allclose(found.lift(found.coordinates), rows, atol=exact)
     if spherical:
-        norms = np.linalg.norm(found.rows.rows, axis=1)
+        norms = np.linalg.norm(found.coordinates, axis=1)
         np.testing.assert_allclose(norms, np.linalg.norm(rows, axis=1), rtol=1e-13)
-    assert found.rows.weights is weights
-    order = rng.permutation(n)
-    again = RotationJob(spherical)(InMemoryRows(rows[order], weights[order]))
-    np.testing.assert_array_equal(again.rows.rows, found.rows.rows[order])
-
-
-@given(st.integers(2, 8), st.integers(0, 2**32 - 1))
-def test_equal_rows_stay_equal_and_others_do_not(n, seed):
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 2, (n, 2)).repeat(10, axis=1).astype(float)
-    found = RotationJob(False)(InMemoryRows(rows, None)).rows.rows
-    equal = (rows[:, np.newaxis] == rows).all(axis=2)
-    np.testing.assert_array_equal((found[:, np.newaxis] == found).all(axis=2), equal)
 
 
 def test_rows_far_from_the_origin_lose_nothing():
     rows = balls(20, 400)[0]
-    exact = cdist(rows, rows)
-    found = RotationJob(False)(InMemoryRows(rows + 2.0**20, None)).rows.rows
-    np.testing.assert_allclose(cdist(found, found), exact, rtol=1e-8)
+    found = Rotation.of(rows + 2.0**20, False).coordinates
+    np.testing.assert_allclose(cdist(found, found), cdist(rows, rows), rtol=1e-8)
     assert np.abs(found).max() < 1e3
 
 
-@pytest.mark.parametrize(("n", "d", "m"), [(40, 49, 49), (40, 50, 40)])
-def test_only_wide_rows_are_rotated(n, d, m):
-    rows = InMemoryRows(balls(n, d)[0], None)
-    found = rotate(as_source(rows.rows), rows, False)
-    assert found.rows.rows.shape == (n, m)
-    assert (found.rows is rows) == (m == d)
-    centers = np.ones((2, m))
-    assert (found.lift(centers) is centers) == (m == d)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_the_order_of_rows_and_copies_of_rows_change_no_coordinates(seed, spherical):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(6, 30))[rng.integers(0, 6, 12)]
+    parameters = ChoiceParameters(0, spherical)
+    found = parameters.summary(InMemoryRows(rows, None)).rotated()
+    again = parameters.summary(InMemoryRows(rng.permutation(rows), None)).rotated()
+    np.testing.assert_array_equal(again.coordinates, found.coordinates)
+    assert len(found.rows) == len(np.unique(rows, axis=0))
+
+
+@pytest.mark.parametrize(("n", "d", "wide"), [(40, 49, False), (40, 50, True)])
+def test_only_wide_rows_are_rotated(n, d, wide):
+    rows = balls(n, d)[0]
+    seen = []
+    source = SimpleNamespace(run=lambda jobs, shared, name: seen.append(jobs) or [jobs[0](shared)])
+    parameters = ChoiceParameters(0, spherical=False)
+    found = chooser._prepared(source, InMemoryRows(rows, None), parameters)
+    assert found.coordinates.shape == (n, n if wide else d)
+    assert len(seen) == wide
+    assert (found.coordinates is found.rows) != wide
+    centers = np.ones((2, found.coordinates.shape[1]))
+    assert (found.lift(centers) is centers) != wide
+
+
+def wide_rows(kind: str, seed: int = 7) -> Any:
+    rng, zeros = np.random.default_rng(seed), np.zeros((200, 260))
+    if kind == "balls":
+        return balls(60, 200)[0]
+    if kind == "few columns of skewed rows":
+        return np.c_[np.exp(rng.normal(size=(200, 3))), zeros]
+    if kind == "skewed rows":
+        return np.exp(rng.normal(size=(200, 1)) * np.linspace(0.2, 1.2, 260))
+    if kind == "a grid":
+        return np.c_[rng.integers(0, 6, (200, 2)), zeros]
+    if kind == "a few rows apart":
+        return np.concatenate([rng.normal(size=(150, 260)), rng.normal(size=(12, 260)) + 4])
+    return (rng.random((200, 260)) < 0.1).astype(np.float64)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_the_choice_is_that_of_the_rows_as_they_are(metric, monkeypatch):
-    rows, _ = balls(60, 200)
-    found = DPMeans(metric=metric, random_state=0).fit(rows)
+@pytest.mark.parametrize(
+    "kind",
+    ["balls", "few columns of skewed rows", "skewed rows", "a grid", "a few rows apart", "binary"],
+)
+def test_the_choice_is_that_of_the_rows_as_they_are(kind, metric, monkeypatch):
+    """What a choice compares the columns for (one mode each, a grid, ties) are those of the rows."""
+    rows = wide_rows(kind)
+    source = as_source(rows)
+    if metric == "cosine":
+        rows = rows / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)[:, np.newaxis]
+    parameters = ChoiceParameters(0, metric == "cosine")
+
+    def chosen() -> Chosen:
+        return choose_from(source, InMemoryRows(rows, None), parameters)
+
+    found = chosen()
     monkeypatch.setattr(summary, "WIDE", np.inf)
-    wanted = DPMeans(metric=metric, random_state=0).fit(rows)
-    np.testing.assert_array_equal(found.labels_, wanted.labels_)
-    assert found.n_clusters_ == 3
-    assert found.penalty_ == pytest.approx(wanted.penalty_, rel=1e-9)
-    np.testing.assert_allclose(found.cluster_stability_, wanted.cluster_stability_, rtol=1e-9)
-    assert [each.n_clusters for each in found.choice_.alternatives] == [
-        each.n_clusters for each in wanted.choice_.alternatives
-    ]
+    wanted = chosen()
+    assert found.choice.n_clusters == wanted.choice.n_clusters
+    assert found.choice.penalty == pytest.approx(wanted.choice.penalty, rel=1e-9)
+    assert found.choice.evidence == pytest.approx(wanted.choice.evidence, rel=1e-9, abs=1e-9)
+    assert found.choice.apart == wanted.choice.apart
+    for mine, other in zip(found.choice.alternatives, wanted.choice.alternatives, strict=True):
+        assert mine.n_clusters == other.n_clusters
+        assert (mine.stability or 0) == pytest.approx(other.stability or 0, rel=1e-9)
+    for mine, other in zip(
+        (*found.centers, *found.halves), (*wanted.centers, *wanted.halves), strict=True
+    ):
+        apart = cdist(mine, other)  # they may come in another order
+        assert len(mine) == len(other)
+        assert max(apart.min(axis=0).max(), apart.min(axis=1).max()) < 1e-9 * np.abs(rows).max()
+
+
+def test_skewed_rows_with_columns_of_zeros_are_one_cluster():
+    assert DPMeans(random_state=0).fit(wide_rows("few columns of skewed rows")).n_clusters_ == 1
+
+
+def test_a_column_of_two_values_gives_no_gap():
+    rng = np.random.default_rng(0)
+    rows = np.c_[rng.integers(0, 2, 120), 1e-3 * rng.random((120, 200))]
+    given = ChoiceParameters(0, spherical=False).summary(InMemoryRows(rows, None)).rotated()
+    centers = np.zeros((2, 201))
+    centers[1, 0] = 1
+    assert ApartJob(0, (centers, centers))(given) is False
+    apart = replace(given, rows=given.rows + 0.1 * rng.random((120, 1)))
+    assert ApartJob(0, (centers, centers))(apart) is True
+
+
+def test_clouds_of_many_columns_are_rotated_too():
+    rows = np.exp(np.random.default_rng(0).normal(size=(40, 1)) * np.ones(60))
+    rows += 1e-3 * np.random.default_rng(1).random(rows.shape)
+    given = ChoiceParameters(0, spherical=False).summary(InMemoryRows(rows, None))
+    compared = ComparisonJob(2)(given)
+    skewed = replace(compared, clouds=OneModeClouds(given.rows, given.weights))
+    cloud = skewed.cloud(0)
+    assert cloud.rows.shape == (len(rows), 60)
+    assert cloud.coordinates.shape == (len(rows), len(rows))
+
+
+def test_any_number_of_threads_of_linear_algebra_finds_the_same_bytes():
+    rows = np.random.default_rng(0).normal(size=(300, 1500))
+    rows[:100] += 0.3
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(choose(as_source(rows), 0))
+    assert found[0].choice == found[1].choice
+    pairs = [(*each.centers, *each.halves) for each in found]
+    for mine, other in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(mine, other)
 
 
 def test_centers_of_a_choice_are_among_the_rows():

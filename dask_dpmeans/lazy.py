@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import resolve_name
+from threading import Lock
 from typing import Any
 
 
@@ -42,13 +43,27 @@ class LazyModule:
         return getattr(import_module(self.__name__), name)
 
 
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Collect no garbage while modules are imported: they make many objects, and all of these stay."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+class PausedCollector:
+    """Pauses of the garbage collector, by several threads at once, or one inside another."""
+
+    def __init__(self) -> None:
+        self.lock, self.pauses, self.enabled = Lock(), 0, False
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Collect no garbage while modules are imported: they make many objects, and all of these stay."""
+        with self.lock:
+            if not self.pauses:
+                self.enabled = gc.isenabled()
+                gc.disable()
+            self.pauses += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.pauses -= 1
+                if self.enabled and not self.pauses:
+                    gc.enable()
+
+
+paused_collector = PausedCollector()

@@ -1,6 +1,8 @@
 """What is imported when it is first used."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -28,4 +30,33 @@ def test_no_garbage_is_collected_for_a_while_and_then_as_before(enabled):
             paused(2)
         assert gc.isenabled() == enabled
     finally:
+        (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_threads_may_pause_at_once_and_end_in_any_order(enabled):
+    before = gc.isenabled()
+    ends = Event(), Event()
+    inside = Event(), Event()
+
+    def pause(number):
+        with paused_collector():
+            inside[number].set()
+            assert ends[number].wait(10)
+
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            jobs = []
+            for number in (0, 1):
+                jobs.append(pool.submit(pause, number))
+                assert inside[number].wait(10)
+            for number in (0, 1):  # the first to pause ends first
+                assert not gc.isenabled()
+                ends[number].set()
+                jobs[number].result(10)
+        assert gc.isenabled() == enabled
+    finally:
+        for end in ends:
+            end.set()
         (gc.enable if before else gc.disable)()

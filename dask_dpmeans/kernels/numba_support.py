@@ -108,7 +108,8 @@ class CompiledLoop(Generic[Arguments, Returned]):
     """A loop that Numba takes when it is first called, or first called by another loop."""
 
     handled = 0
-    """Numbers that the twins of all loops have handled."""
+    """Numbers that the twins of all loops have handled; what threads add at once may be lost, which
+    delays Numba and changes nothing else."""
 
     def __init__(self, function: Callable[Arguments, Returned], **options: Any) -> None:
         update_wrapper(self, function)

@@ -25,15 +25,14 @@ from dask_dpmeans.sources.resources import (
     WORKER_BYTES,
     WORKER_TIMEOUT,
     Resources,
-    format_bytes,
     memory_of_process,
     own_threads,
 )
 
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
 """Packages whose versions must agree in the scheduler, the workers and this process."""
-LEAST_WORKER_BYTES = 2**27
-"""Least memory of a worker: with 120 MB, Dask paused it until the end; with 140 MB, it clustered 20,000 rows."""
+LEAST_WORKER_BYTES = 140 * 10**6
+"""Least memory of a worker: with 120 MB, Dask paused it until the end; with this, it clustered 20,000 rows."""
 OWN_CLUSTER = "dask-dpmeans"
 """Name of the cluster that a command starts for itself."""
 LOOP_THREAD = "IO loop"
@@ -148,7 +147,8 @@ def way_to_start(client: Client) -> str | None:
     """Return what starts workers for a client; None if the user of a command cannot."""
     if client.cluster is None:
         return None if client.scheduler is None else f"`dask worker {client.scheduler.address}`"
-    if client.cluster.name == OWN_CLUSTER or not hasattr(client.cluster, "scale"):
+    name = getattr(client.cluster, "name", None)
+    if name == OWN_CLUSTER or not hasattr(client.cluster, "scale"):
         return None
     return f"`client.cluster.scale(2)` of this {type(client.cluster).__name__}"
 
@@ -228,9 +228,9 @@ def _check_memory(memory_limit: str | int | None) -> None:
     """Refuse memory for each worker in which none can work; Dask would restart workers again and again."""
     if isinstance(memory_limit, int) and 0 < memory_limit < LEAST_WORKER_BYTES:
         raise InputError(
-            f"a memory limit of {format_bytes(memory_limit)} is for each worker, and none works with less than "
-            f"{format_bytes(LEAST_WORKER_BYTES)}: give at least {format_bytes(WORKER_BYTES)} and what rows need, or "
-            "leave the limit out"
+            f"a memory limit of {memory_limit / 1e6:g} MB is for each worker, and none works with less than "
+            f"{LEAST_WORKER_BYTES / 1e6:g} MB: give at least {WORKER_BYTES / 1e6:g} MB and what rows need, or leave "
+            "the limit out"
         )
 
 

@@ -264,7 +264,9 @@ def test_steps_of_a_search_in_memory_are_told_from_the_worker_that_runs_it(clien
 
 def test_workers_that_have_too_little_memory_are_refused_and_not_started(monkeypatch):
     monkeypatch.setattr(cluster, "LocalCluster", None)
-    told = r"of 95.37 MiB is for each worker, and none works with less than 128.00 MiB: give at least 381.47 MiB"
+    told = (
+        r"of 100 MB is for each worker, and none works with less than 140 MB: give at least 400 MB"
+    )
     with pytest.raises(InputError, match=told), connect(None, 2, 1, 100_000_000, timeout=60):
         pass
 

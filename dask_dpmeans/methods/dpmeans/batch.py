@@ -68,8 +68,8 @@ class Openings:
             proposals = self._affordable(state, proposals)
         k = len(state) + len(proposals)
         check_number(k - self.present, self.max_clusters, self.price)
+        check_room(CENTER_NUMBERS, (k, state.values.shape[1]), self.room, self.price)
         values = np.concatenate([state.values, proposals.rows])
-        check_room(CENTER_BYTES, values.shape, self.room, self.price)
         return replace(state, values=values), proposals.numbers
 
     def _affordable(self, state: Centers, proposals: Proposals) -> Proposals:
@@ -107,11 +107,11 @@ NO_RADIUS = (
 )
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""
-CENTER_BYTES = 10 * 8
-"""Memory of a sweep for each number in the centers, in bytes.
+CENTER_NUMBERS = 3, 64
+"""Memory of a sweep for each cluster: so many float64 for each column, and so many more.
 
-The peaks of sweeps in which all of 8,192 or 16,384 rows became clusters were 10 to 24 float64 for each, in 784,
-256 and 64 columns.
+The peaks of sweeps on a worker in which all rows became clusters were 3.6 to 4.6 for each column and 75 more, in
+16 to 256 columns; others 2.6 and 65, in 2 and 16 columns.
 """
 LEAST_PRICE = float(np.finfo(np.float64).tiny)
 """The least price of a cluster."""
@@ -128,14 +128,18 @@ def check_number(k: int, max_clusters: int | None, price: float | Price) -> None
         )
 
 
-def check_room(number_bytes: int, shape: tuple[int, ...], room: float, price: Price) -> None:
-    """Refuse centers of a shape, (k, d), if a worker has less `room` than so many bytes for each number."""
-    (k, d), needed = shape, number_bytes * math.prod(shape)
+def check_room(numbers: tuple[int, int], shape: tuple[int, int], room: float, price: Price) -> None:
+    """Refuse centers of a shape, (k, d), for which a worker has less `room` than they take, in bytes.
+
+    `numbers` are the float64 for each cluster and column, and those for each cluster.
+    """
+    (k, d), (a_column, a_cluster) = shape, numbers
+    needed = 8 * k * (a_column * d + a_cluster)
     if needed > room:
         raise InputError(
-            f"{price.describe()} leads to {k:,} centers of clusters or more: with {d:,} columns these take about "
-            f"{needed / 1e6:,.0f} MB of a worker, which has {room / 1e6:,.0f} MB for them. Give a higher penalty, or "
-            "workers with more memory"
+            f"{price.describe()} makes at least {k:,} clusters: in {d:,} columns their centers take about "
+            f"{needed / 1e6:,.0f} MB of a worker, which has {room / 1e6:,.0f} MB beside the rows. Give a higher "
+            "penalty, fewer columns, or workers with more memory"
         )
 
 

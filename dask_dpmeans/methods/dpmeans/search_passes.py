@@ -43,11 +43,10 @@ MOST_PASSES = 60
 """Most passes in which a trial settles."""
 FINEST = 100
 """After the last trial, passes go on until J falls by less than tol / FINEST of it."""
-CENTER_BYTES = 24 * 8
-"""Memory of a pass and its moves for each number in the centers, in bytes.
+CENTER_NUMBERS = 8, 140
+"""Memory of a pass for each cluster, as for sweeps.
 
-The peaks of searches in which 8,000 to 14,000 of 8,192 or 16,384 rows became clusters were 23 to 36 float64 for
-each, in 784, 256 and 64 columns.
+The peaks of passes of a search on a worker were 6.5 to 10 float64 for each column and 140 more, in 2 and 16 columns.
 """
 HOPE = 5
 """A trial ends if this many times the gain of its last pass would not make it lower."""
@@ -156,7 +155,7 @@ class Passes(Parameters):
 
     def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
-        batch.check_room(CENTER_BYTES, places.centers.shape, source.worker_room, self.price)
+        batch.check_room(CENTER_NUMBERS, places.centers.shape, source.worker_room, self.price)
         centers = self.kernel_centers(places.centers)
         probing = MoveScan(centers, places.children, threshold, places.candidates)
         probe, rule = source.fold(probing, name="probe"), (self.price, self.divergence)

@@ -13,7 +13,14 @@ from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans.batch import CENTER_BYTES, Method, State, check_number
+from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.dpmeans.batch import (
+    CENTER_NUMBERS,
+    Method,
+    State,
+    check_number,
+    check_room,
+)
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)
@@ -314,9 +321,20 @@ def test_parameters_out_of_range_are_named(parameters, message):
 
 def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_penalty():
     rows = np.arange(500.0).reshape(-1, 1) * np.ones(8)
-    all_of_them = 501 * 8 * CENTER_BYTES  # and the mean of all rows
+    a_column, a_cluster = CENTER_NUMBERS
+    all_of_them = 8 * 501 * (a_column * 8 + a_cluster)  # and the mean of all rows
     enough = InMemoryRows(rows, None, worker_room=all_of_them)
     assert len(last_state(enough, Method(0.25)).centers) == 500
-    told = "penalty=0.25 leads to 501 centers of clusters or more: with 8 columns these take about 0 MB"
+    told = "penalty=0.25 makes at least 501 clusters: in 8 columns their centers take about 0 MB"
     with pytest.raises(InputError, match=told):
         last_state(InMemoryRows(rows, None, worker_room=all_of_them - 1), Method(0.25))
+
+
+def test_a_million_clusters_in_16_columns_fit_a_worker_of_2_gb():
+    check_room(CENTER_NUMBERS, (10**6, 16), 1.2e9, LinearPrice(1.0))
+    told = (
+        "penalty=1 makes at least 1,000,000 clusters: in 64 columns their centers take about 2,048 MB of a "
+        "worker, which has 1,200 MB beside the rows. Give a higher penalty, fewer columns, or workers with more"
+    )
+    with pytest.raises(InputError, match=told):
+        check_room(CENTER_NUMBERS, (10**6, 64), 1.2e9, LinearPrice(1.0))

@@ -816,15 +816,16 @@ def test_a_search_goes_on_where_rows_apart_gain_by_a_merge():
 
 def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_price():
     rows = np.random.default_rng(0).normal(size=(500, 8))
-    room = search_passes.CENTER_BYTES * 8 * 100
+    a_column, a_cluster = search_passes.CENTER_NUMBERS
+    room = 8 * 100 * (8 * a_column + a_cluster)
     for k in (1, 100):
         places = Placement(rows[:k], np.stack([rows[:k], rows[:k] + 1.0], axis=1))
         Method(0.25)._probe(InMemoryRows(rows, None, worker_room=room), places)
     small = InMemoryRows(rows, None, worker_room=room)
     with pytest.raises(
         InputError,
-        match=r"penalty=0.25 leads to 1\d\d centers of clusters or more: with 8 columns these take about 0 MB "
-        "of a worker, which has 0 MB for them. Give a higher penalty, or workers with more memory",
+        match=r"penalty=0.25 makes at least 1\d\d clusters: in 8 columns their centers take about 0 MB of a "
+        "worker, which has 0 MB beside the rows. Give a higher penalty, fewer columns, or workers with more memory",
     ):
         Restart(Method(0.25).without_limits(), 0)(small)
     end = Restart(Method(0.25).without_limits(), 0)(InMemoryRows(rows, None))

@@ -12,6 +12,14 @@ import scipy.linalg
 
 from dask_dpmeans.kernels.block import Float64Array
 
+WIDE = 1.25
+"""Least columns for each row of rows that are rotated into fewer columns."""
+
+
+def is_wide(n: int, d: int) -> bool:
+    """Return whether n rows of d columns are to be rotated."""
+    return d >= WIDE * n
+
 
 @dataclass(frozen=True)
 class Rotation:

@@ -15,8 +15,9 @@ penalty as a price of a cluster.
    come first (`population`).
 3. If the rows are few, single rows move (`row_exchange`).  Of fewer rows yet, in squared
    distances at a linear price and without outliers, a population of short searches
-   (`short_searches`) takes the place of trials.  More rows in few columns begin with such a
-   population, of cells of rows (`starts`).  With the best effort, these are several.
+   (`short_searches`) takes the place of trials; in many columns it follows them.  More rows in few
+   columns begin with such a population, of cells of rows (`starts`).  With the best effort, these
+   are several.  Few rows in many more columns are searched in fewer columns (`starts`).
 4. If the search began on all rows, it goes on from the end of births alone if that is lower; with
    the best effort after short searches, from the end of the normal effort.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
@@ -55,8 +56,11 @@ from dask_dpmeans.methods.dpmeans.search_passes import FREE_PASSES, MOST_PASSES,
 from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, OPENINGS_ALONE, State
 from dask_dpmeans.methods.dpmeans.starts import (
     NO_LIMIT,
+    may_rotate,
+    objective,
     search_shortly,
     start_on_cells,
+    start_on_coordinates,
     start_on_coreset,
 )
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
@@ -69,6 +73,12 @@ EXCHANGED_NUMBERS = 2**20
 """... numbers in these rows."""
 SHORT_NUMBERS = 2**16
 """Most numbers in the rows of short searches that take the place of trials."""
+MANY_COLUMNS = 16
+"""Columns from which on short searches, whose clusters begin at single rows, follow trials.
+
+Of eight problems with much noise, 60 to 1,000 rows in 16 to 500 columns, six seeds each, J was on average
+.28 % above the lowest with short searches alone, and .00 % with both, in 1.5 times the time.
+"""
 NARROW = 3
 """Columns up to which rows that are too many for these begin with short searches of cells.
 
@@ -151,6 +161,10 @@ class Method(Passes):
 
     def _few(self, n: int, state: State) -> bool:
         """Return whether short searches of all rows, n of them, take the place of trials."""
+        return self._short(n, state) and state.centers.shape[1] < MANY_COLUMNS
+
+    def _short(self, n: int, state: State) -> bool:
+        """Return whether there are short searches of all rows, n of them."""
         few = n <= short_searches.SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
         return few and self._plain and state.on_all_rows
 
@@ -251,9 +265,12 @@ class Method(Passes):
         return self._try(source, state)
 
     def _start(self, source: Source, state: State) -> State:
-        """Return the start of a search of many rows, on cells or on a coreset; else the state."""
+        """Return the start of a search of wide or of many rows, on cells or on a coreset; else the state."""
         n, d = source.plan.n_rows, state.centers.shape[1]
-        if state.on_all_rows and state.share < len(SHARES) and self._narrow(n, d):
+        searched = state.share < len(SHARES)
+        if searched and may_rotate(self, n, d):
+            return start_on_coordinates(self, source, state)
+        if state.on_all_rows and searched and self._narrow(n, d):
             found = start_on_cells(self, source, state)
             if found is not None:
                 return found
@@ -359,7 +376,8 @@ class Method(Passes):
     def _last(self, source: Source, state: State) -> State:
         """Return the state after moves of single rows or of a simpler search, if either is lower."""
         candidates = [self._exchange, self._simpler]
-        if self.effort == BEST:
+        rotated = may_rotate(self, source.plan.n_rows, state.centers.shape[1])
+        if self.effort == BEST and (state.on_all_rows or not rotated):
             candidates.append(self._evolve)
         for candidate in candidates:
             centers, rows_read = candidate(source, state)
@@ -441,7 +459,8 @@ class Method(Passes):
     def _simpler(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return the centers, (k, d), of the search that this one must not end above, and the rows read.
 
-        It is births alone, or with the best effort the normal one if other short searches began it.
+        It is births alone, or short searches in many columns if they end lower; with the best effort
+        the normal one if other short searches began it.
         """
         n, d = source.plan.n_rows, state.centers.shape[1]
         if state.compared:
@@ -455,7 +474,14 @@ class Method(Passes):
         shared["outlier_penalty"] = None
         if n <= BIRTHS_TO_THE_END:
             shared["tol"] = 0.0
-        return self._end_of(source, iterate(source, self.sweeps(**shared)))
+        centers, rows_read = self._end_of(source, iterate(source, self.sweeps(**shared)))
+        if self._few(n, state) or not self._short(n, state):
+            return centers, rows_read
+        gathered = source.fold(Gather(), name="gather")
+        found = search_shortly(self, source, gathered, stream(self.seed, Stream.SHORT_SEARCHES))
+        ends = [each for each in (centers, found) if each is not None]
+        lowest = min(ends, key=lambda each: objective(gathered, each, self.price), default=None)
+        return lowest, rows_read + n
 
     def _end_of(
         self, source: Source, steps: Iterator[Step[Any]]

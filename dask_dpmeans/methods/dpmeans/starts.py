@@ -2,6 +2,7 @@
 
 Rows in few columns begin with short searches of cells.  Others begin with a search of a coreset, if
 crossovers on all rows follow (`population`), or else with two searches and crossovers of their ends.
+Few rows in many more columns are searched in as many columns as there are rows (`rotation`).
 """
 
 import math
@@ -22,6 +23,7 @@ from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import trials
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.rotation import Rotation, is_wide
 from dask_dpmeans.methods.dpmeans.search_state import (
     FEWEST_TRIES,
     OPENINGS_ALONE,
@@ -58,6 +60,10 @@ coresets of mnist10, of weights from 1 to 8, it was within 5 %.
 """
 RESTARTS = 2
 """Searches of a coreset, each with its own seed, if their ends are crossed there."""
+
+
+WIDE_NUMBERS = 2**24
+"""Most numbers in these rows, which are gathered in memory, some four times."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +137,12 @@ def search_shortly(
             for _ in range(BEST_POPULATIONS - 1)
         ]
         known = [first, *(each for each in others if each is not None)]
-        return min(known, key=lambda centers: _objective(gathered, centers, method.price))
+        return min(known, key=lambda centers: objective(gathered, centers, method.price))
 
     return source.here(search, "search")
 
 
-def _objective(gathered: GatheredRows, centers: Float64Array, price: Price) -> float:
+def objective(gathered: GatheredRows, centers: Float64Array, price: Price) -> float:
     """Return the objective of rows at centers, (k, d), of which each has the same price."""
     squared = nearest_squared(gathered.rows, Centers(centers))[1]
     return float((gathered.weights * squared).sum()) + price.threshold(1) * len(centers)
@@ -191,6 +197,44 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     rounds = OPENINGS_ALONE if quick else FEWEST_TRIES
     start = replace(start_at(state, best), share=share, tries=rounds, to_cross=crossed)
     return start.after_passes(source, passes)
+
+
+@dataclass(frozen=True)
+class RotatedSearch:
+    """A search of rows in as many columns as there are rows, as a job that tells how many clusters there are."""
+
+    n_fits: ClassVar[int] = 0
+    method: "Method"
+
+    def __call__(self, rows: InMemoryRows) -> State:
+        """Return the last state, whose centers are in the columns of the rows."""
+        return run_fits(self.each(rows))
+
+    def each(self, rows: InMemoryRows) -> Generator[dict[str, float], None, State]:
+        """Yield the number of clusters after each step; return the last state."""
+        given = np.asarray(rows.rows, np.float64)
+        rotation = Rotation.of(given, self.method.divergence.spherical)
+        rotated = replace(rows, rows=rotation.coordinates)
+        end = yield from steps_to_end(rotated, self.method, self.method.init(rotated))
+        centers, children = map(rotation.lift, (end.centers, end.children))
+        return replace(end, centers=centers, children=children)
+
+
+def may_rotate(method: "Method", n: int, d: int) -> bool:
+    """Return whether a search of n rows in d columns runs in fewer columns first."""
+    wide = is_wide(n, d) and n * d <= WIDE_NUMBERS
+    squared = method.divergence.general is None
+    return wide and squared and method.centers is None and not method.coreset_rows
+
+
+def start_on_coordinates(method: "Method", source: Source, state: State) -> State:
+    """Return the start at the end of a search of all rows in fewer columns; only passes follow."""
+    gathered = source.fold(Gather(), name="gather")
+    rows = InMemoryRows(np.ascontiguousarray(gathered.rows), gathered.weights)
+    alone = replace(method, max_clusters=None, max_iter=NO_LIMIT)
+    end = source.run([RotatedSearch(alone)], rows, "search")[0]
+    start = replace(start_at(state, end), share=len(trials.SHARES), tries=FEWEST_TRIES)
+    return start.after_passes(source, 1)
 
 
 def may_cross_all_rows(method: "Method", n: int, d: int) -> bool:

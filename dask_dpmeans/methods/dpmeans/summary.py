@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.choice import AUTO, score
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
-from dask_dpmeans.methods.dpmeans.rotation import Rotation
+from dask_dpmeans.methods.dpmeans.rotation import Rotation, is_wide
 
 SUMMARY_ROWS, SUMMARY_NUMBERS = 6144, 2**15
 """Rows of a summary of many rows, about; up to twice as many if they are at most so many numbers.
@@ -47,9 +47,8 @@ TURNS = 1
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
 MOST_DRAWN = 2**53
 """Weights from here on are not divided among halves."""
-WIDE, WIDE_COPIES = 1.25, 5
-"""A summary with this many times as many columns as rows is rotated (`rotation`), which holds so many
-copies of it at once."""
+WIDE_COPIES = 5
+"""Copies of a wide summary that its rotation holds at once."""
 NUMBER_COPIES = 7
 """Copies of the summary, and of the centers of all numbers of clusters, that a choice holds at once.
 200 rows of 20,000 columns took 1.2 GB, 7.2 times their numbers."""
@@ -102,11 +101,6 @@ def choice_bytes(rows: int, d: int) -> int:
         most_looked_at(rows, d),
     )
     return 8 * max(wide, NUMBER_COPIES * d * (3 * rows + most * (most + 1) // 2))
-
-
-def is_wide(rows: int, d: int) -> bool:
-    """Return whether so many rows of d columns are to be rotated into fewer columns."""
-    return d >= WIDE * rows
 
 
 def most_looked_at(rows: int, d: int) -> int:

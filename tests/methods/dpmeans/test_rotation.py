@@ -4,17 +4,22 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optimum import labelings
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.errors import InputError
-from dask_dpmeans.methods.dpmeans import chooser, summary
+from dask_dpmeans.engine.loop import last_state
+from dask_dpmeans.errors import InputError, TooManyClustersError
+from dask_dpmeans.kernels.answers import Gather
+from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.dpmeans import chooser, rotation, search, starts
 from dask_dpmeans.methods.dpmeans.apart import ApartJob
 from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose, choose_from
 from dask_dpmeans.methods.dpmeans.clouds import OneModeClouds
@@ -116,7 +121,7 @@ def test_the_choice_is_that_of_the_rows_as_they_are(kind, metric, monkeypatch):
         return choose_from(source, InMemoryRows(rows, None), parameters)
 
     found = chosen()
-    monkeypatch.setattr(summary, "WIDE", np.inf)
+    monkeypatch.setattr(rotation, "WIDE", np.inf)
     wanted = chosen()
     assert found.choice.n_clusters == wanted.choice.n_clusters
     assert found.choice.penalty == pytest.approx(wanted.choice.penalty, rel=1e-9)
@@ -194,3 +199,136 @@ def test_a_choice_of_few_rows_of_many_columns_needs_their_copies_alone():
     source.summary.sums = np.zeros(10**7)
     with pytest.raises(InputError, match="200 dense rows of 10,000,000 columns"):
         check_room(source)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@given(
+    n=st.integers(2, 7),
+    wider=st.integers(0, 40),
+    weighted=st.booleans(),
+    share=st.floats(0.02, 0.6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_search_of_wide_rows_ends_at_the_optimum(metric, n, wider, weighted, share, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 2 * n + wider)) + rng.integers(0, 2, (n, 1))
+    weights = rng.integers(1, 4, n).astype(np.float64) if weighted else np.ones(n)
+    spread = optimum(rows, weights, 0.0, metric, k=1)
+    model = DPMeans(share * spread, metric=metric, search=True, random_state=0)
+    found = model.fit(rows, sample_weight=weights)
+    least = optimum(rows, weights, model.penalty, metric)
+    assert found.objective_ == pytest.approx(least, rel=1e-9)
+    assert found.cluster_centers_.shape == (found.n_clusters_, rows.shape[1])
+
+
+def optimum(rows: Any, weights: Any, penalty: float, metric: str, k: int | None = None) -> float:
+    """Return the least objective of all partitions, or of those into k clusters."""
+    if metric == "cosine":
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    costs = []
+    for labels in labelings(len(rows)):
+        parts = [labels == each for each in np.unique(labels)]
+        if k is not None and len(parts) != k:
+            continue
+        cost = penalty * len(parts)
+        for part in parts:
+            mass, total = weights[part].sum(), weights[part] @ rows[part]
+            if metric == "cosine":
+                cost += 2 * (mass - np.linalg.norm(total))
+            else:
+                cost += weights[part] @ ((rows[part] - total / mass) ** 2).sum(axis=1)
+        costs.append(cost)
+    return float(min(costs))
+
+
+def noisy(n: int, d: int, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(4, d))[rng.integers(0, 4, n)] * 0.4 + rng.normal(size=(n, d))
+
+
+def test_any_chunks_threads_and_workers_search_wide_rows_to_the_same_bytes():
+    rows = noisy(120, 900)
+    penalty = 0.03 * float(((rows - rows.mean(axis=0)) ** 2).sum())
+
+    def bytes_of(given: Any) -> bytes:
+        model = DPMeans(penalty, search=True, random_state=0).fit(given)
+        assert model.n_clusters_ > 2
+        return b"".join(
+            np.asarray(each).tobytes() for each in (model.cluster_centers_, model.labels_)
+        )
+
+    wanted = bytes_of(rows)
+    with threadpool_limits(2):
+        assert bytes_of(rows) == wanted
+    for height in (7, 50, 120):
+        assert bytes_of(da.from_array(rows, chunks=(height, -1))) == wanted
+
+
+@pytest.mark.parametrize("how", [{}, {"outlier_share": 0.1}, {"metric": "cosine"}])
+@pytest.mark.parametrize("effort", ["quick", "normal", "best"])
+def test_a_search_of_wide_rows_is_as_low_as_one_in_all_columns(how, effort, monkeypatch):
+    below = []
+    for seed in range(2):
+        rows = noisy(60, 400, seed)
+        spread = 60.0 if how.get("metric") == "cosine" else 22_000.0
+        model = DPMeans(0.05 * spread, search=True, effort=effort, random_state=0, **how)
+        found = model.fit(rows).objective_
+        with monkeypatch.context() as patch:
+            patch.setattr(rotation, "WIDE", np.inf)
+            below.append(found / model.fit(rows).objective_)
+    assert np.mean(below) <= 1.0 + 1e-9
+
+
+def test_what_is_searched_in_fewer_columns():
+    method = search.Method(penalty=1.0)
+    assert starts.may_rotate(method, 100, 125)
+    assert not starts.may_rotate(method, 100, 124)
+    assert starts.may_rotate(method, 2**10, 2**14)
+    assert not starts.may_rotate(method, 2**10, 2**14 + 1)
+    assert starts.may_rotate(replace(method, coreset_rows=0), 100, 200)
+    assert not starts.may_rotate(replace(method, coreset_rows=50), 100, 200)
+    assert not starts.may_rotate(replace(method, centers=np.ones((1, 200))), 100, 200)
+    counts = replace(method, learned=SimpleNamespace(general="a divergence"))
+    assert not starts.may_rotate(counts, 100, 200)
+
+
+def test_a_search_of_wide_rows_counts_its_clusters_and_ends_with_passes_over_the_rows():
+    rows = noisy(80, 400)
+    source = as_source(rows)
+    with pytest.raises(TooManyClustersError, match="max_clusters=5"):
+        last_state(source, search.Method(10.0, max_clusters=5))
+    end = last_state(source, search.Method(1200.0))
+    labels = cdist(rows, end.centers).argmin(axis=1)
+    means = np.array([rows[labels == each].mean(axis=0) for each in range(len(end.centers))])
+    np.testing.assert_allclose(end.centers, means, rtol=1e-12, atol=1e-12)
+    inertia = ((rows - means[labels]) ** 2).sum()
+    assert end.objective == pytest.approx(inertia + 1200.0 * len(means), rel=1e-12)
+
+
+def test_a_best_search_evolves_wide_rows_in_fewer_columns_alone(monkeypatch):
+    widths = []
+    evolve = search.evolve
+    monkeypatch.setattr(
+        search, "evolve", lambda *given: widths.append(given[2].centers.shape[1]) or evolve(*given)
+    )
+    last_state(as_source(noisy(80, 400)), search.Method(1200.0, effort="best"))
+    assert set(widths) == {80}
+
+
+@given(st.integers(10, 60), st.integers(16, 40), st.floats(0.01, 0.3), st.integers(0, 2**32 - 1))
+def test_in_many_columns_a_search_ends_as_low_as_short_searches(n, d, share, seed):
+    rows = noisy(n, d, seed)
+    method = search.Method(share * float(((rows - rows.mean(axis=0)) ** 2).sum()))
+    source = InMemoryRows(rows, None)
+    gathered = source.fold(Gather())
+    short = starts.search_shortly(method, source, gathered, stream(0, Stream.SHORT_SEARCHES))
+    least = starts.objective(gathered, short, method.price)
+    assert last_state(source, method).objective <= least * (1 + 1e-12)
+
+
+def test_trials_lead_lower_than_short_searches_where_noise_is_much(monkeypatch):
+    rows = noisy(60, 60)
+    method = search.Method(0.05 * float(((rows - rows.mean(axis=0)) ** 2).sum()))
+    found = last_state(InMemoryRows(rows, None), method).objective
+    monkeypatch.setattr(search, "MANY_COLUMNS", 1000)
+    assert found < last_state(InMemoryRows(rows, None), method).objective

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import resolve_name
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 
@@ -44,26 +44,30 @@ class LazyModule:
 
 
 class PausedCollector:
-    """Pauses of the garbage collector, by several threads at once, or one inside another."""
+    """Pauses of the garbage collector, by several threads at once, or one inside another.
+
+    The end of a pause may collect garbage at once, and so call finalizers, which may pause too: they
+    get the lock of their own thread, and the pause around them counts until the collector is as before.
+    """
 
     def __init__(self) -> None:
-        self.lock, self.pauses, self.enabled = Lock(), 0, False
+        self.lock, self.pauses, self.enabled = RLock(), 0, False
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Collect no garbage while modules are imported: they make many objects, and all of these stay."""
         with self.lock:
-            if not self.pauses:
+            self.pauses += 1
+            if self.pauses == 1:
                 self.enabled = gc.isenabled()
                 gc.disable()
-            self.pauses += 1
         try:
             yield
         finally:
             with self.lock:
-                self.pauses -= 1
-                if self.enabled and not self.pauses:
+                if self.enabled and self.pauses == 1:
                     gc.enable()
+                self.pauses -= 1
 
 
 paused_collector = PausedCollector()

@@ -2,11 +2,13 @@
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 
-from dask_dpmeans.lazy import paused_collector
+from dask_dpmeans import lazy
+from dask_dpmeans.lazy import PausedCollector, paused_collector
 
 
 @paused_collector()
@@ -60,3 +62,44 @@ def test_threads_may_pause_at_once_and_end_in_any_order(enabled):
         for end in ends:
             end.set()
         (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("when", ["isenabled", "disable", "enable"])
+@pytest.mark.parametrize("after", [True, False])
+def test_finalizers_that_run_as_a_pause_begins_or_ends_may_pause(when, after, monkeypatch):
+    """Garbage is collected as soon as the collector is on: a pause inside waited for its own thread."""
+    enabled, nested = [True], []
+    paused = PausedCollector()
+
+    def finalize():
+        if not nested:
+            nested.append(when)
+            with paused():
+                pass
+
+    def called(name):
+        def call():
+            if name == when and not after:
+                finalize()
+            value = enabled[0]
+            if name != "isenabled":
+                enabled[0] = name == "enable"
+            if name == when and after:
+                finalize()
+            return value
+
+        return call
+
+    def pause():
+        with paused():
+            assert not enabled[0]
+
+    fake = SimpleNamespace(**{name: called(name) for name in ("isenabled", "disable", "enable")})
+    monkeypatch.setattr(lazy, "gc", fake)
+    thread = Thread(target=pause, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert enabled[0]
+    assert nested
+    assert paused.pauses == 0

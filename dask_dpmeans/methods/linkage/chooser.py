@@ -170,14 +170,14 @@ def choose(
         raise InputError(
             f"n_clusters must be at most the number of rows, {n:,}, got {n_clusters:,}"
         )
-    if n <= 2 * SUMMARY_ROWS:
-        rows = summary_of(source, SUMMARY_ROWS, seed)[0]
+    small = n <= 2 * SUMMARY_ROWS
+    rows = summary_of(source, SUMMARY_ROWS, seed)[0] if small else _sample(source, seed)
+    check_squares(rows.summary)  # first: the count of rows takes squares of weights
+    if small:
         summary = parameters.summary(rows)
         n = int(min(summary.count, len(summary.rows)))
     else:
-        rows = _sample(source, seed)
         n = different_rows(rows, n)
-    check_squares(rows.summary)
     job = LevelsJob(parameters, n, micro_penalty, n_clusters)
     levels, micro = source.run([job], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:

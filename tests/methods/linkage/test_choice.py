@@ -17,6 +17,7 @@ from strategies import seeds
 
 from dask_dpmeans import LinkageDPMeans, sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.center_path import center_path
 from dask_dpmeans.methods.dpmeans.chooser import choose_from
 from dask_dpmeans.methods.dpmeans.coreset import different_rows
@@ -449,3 +450,14 @@ def test_columns_with_tails_are_not_cut(draw: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chooser.OneModeClouds, "fits", lambda *_: False)
         assert job(InMemoryRows(rows, None)) > found
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [(1e-200, "underflows float64: multiply the weights"), (1e200, "overflows float64: divide")],
+)
+def test_weights_whose_squares_are_no_numbers_are_refused(scale: float, message: str) -> None:
+    weights = scale * np.linspace(1, 2, 60)
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(InputError, match=f"the square of the sum of sample_weight.*{message}"):
+        LinkageDPMeans(random_state=0).fit(rows, sample_weight=weights)

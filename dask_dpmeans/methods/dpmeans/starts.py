@@ -137,12 +137,12 @@ def search_shortly(
             for _ in range(BEST_POPULATIONS - 1)
         ]
         known = [first, *(each for each in others if each is not None)]
-        return min(known, key=lambda centers: objective(gathered, centers, method.price))
+        return min(known, key=lambda centers: _objective(gathered, centers, method.price))
 
     return source.here(search, "search")
 
 
-def objective(gathered: GatheredRows, centers: Float64Array, price: Price) -> float:
+def _objective(gathered: GatheredRows, centers: Float64Array, price: Price) -> float:
     """Return the objective of rows at centers, (k, d), of which each has the same price."""
     squared = nearest_squared(gathered.rows, Centers(centers))[1]
     return float((gathered.weights * squared).sum()) + price.threshold(1) * len(centers)
@@ -217,7 +217,10 @@ class RotatedSearch:
         rotated = replace(rows, rows=rotation.coordinates)
         end = yield from steps_to_end(rotated, self.method, self.method.init(rotated))
         centers, children = map(rotation.lift, (end.centers, end.children))
-        return replace(end, centers=centers, children=children)
+        order = np.lexsort(
+            centers.T[::-1]
+        )  # so that numbers of clusters do not depend on the rotation
+        return replace(end, centers=centers[order], children=children[order])
 
 
 def may_rotate(method: "Method", n: int, d: int) -> bool:

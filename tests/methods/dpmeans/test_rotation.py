@@ -269,8 +269,8 @@ def test_any_chunks_threads_and_workers_search_wide_rows_to_the_same_bytes():
 def test_a_search_of_wide_rows_is_as_low_as_one_in_all_columns(how, effort, monkeypatch):
     below = []
     for seed in range(2):
-        rows = noisy(60, 400, seed)
-        spread = 60.0 if how.get("metric") == "cosine" else 22_000.0
+        rows = noisy(100, 700, seed)
+        spread = 60.0 if how.get("metric") == "cosine" else 65_000.0
         model = DPMeans(0.05 * spread, search=True, effort=effort, random_state=0, **how)
         found = model.fit(rows).objective_
         with monkeypatch.context() as patch:
@@ -293,16 +293,16 @@ def test_what_is_searched_in_fewer_columns():
 
 
 def test_a_search_of_wide_rows_counts_its_clusters_and_ends_with_passes_over_the_rows():
-    rows = noisy(80, 400)
+    rows = noisy(100, 700)
     source = as_source(rows)
     with pytest.raises(TooManyClustersError, match="max_clusters=5"):
         last_state(source, search.Method(10.0, max_clusters=5))
-    end = last_state(source, search.Method(1200.0))
+    end = last_state(source, search.Method(2000.0))
     labels = cdist(rows, end.centers).argmin(axis=1)
     means = np.array([rows[labels == each].mean(axis=0) for each in range(len(end.centers))])
     np.testing.assert_allclose(end.centers, means, rtol=1e-12, atol=1e-12)
     inertia = ((rows - means[labels]) ** 2).sum()
-    assert end.objective == pytest.approx(inertia + 1200.0 * len(means), rel=1e-12)
+    assert end.objective == pytest.approx(inertia + 2000.0 * len(means), rel=1e-12)
 
 
 def test_a_best_search_evolves_wide_rows_in_fewer_columns_alone(monkeypatch):
@@ -311,24 +311,26 @@ def test_a_best_search_evolves_wide_rows_in_fewer_columns_alone(monkeypatch):
     monkeypatch.setattr(
         search, "evolve", lambda *given: widths.append(given[2].centers.shape[1]) or evolve(*given)
     )
-    last_state(as_source(noisy(80, 400)), search.Method(1200.0, effort="best"))
-    assert set(widths) == {80}
+    last_state(as_source(noisy(100, 700)), search.Method(2000.0, effort="best"))
+    assert set(widths) == {100}
 
 
-@given(st.integers(10, 60), st.integers(16, 40), st.floats(0.01, 0.3), st.integers(0, 2**32 - 1))
+@given(st.integers(10, 60), st.integers(24, 40), st.floats(0.01, 0.3), st.integers(0, 2**32 - 1))
 def test_in_many_columns_a_search_ends_as_low_as_short_searches(n, d, share, seed):
     rows = noisy(n, d, seed)
     method = search.Method(share * float(((rows - rows.mean(axis=0)) ** 2).sum()))
     source = InMemoryRows(rows, None)
     gathered = source.fold(Gather())
     short = starts.search_shortly(method, source, gathered, stream(0, Stream.SHORT_SEARCHES))
-    least = starts.objective(gathered, short, method.price)
+    least = starts._objective(gathered, short, method.price)
     assert last_state(source, method).objective <= least * (1 + 1e-12)
 
 
 def test_trials_lead_lower_than_short_searches_where_noise_is_much(monkeypatch):
-    rows = noisy(60, 60)
-    method = search.Method(0.05 * float(((rows - rows.mean(axis=0)) ** 2).sum()))
-    found = last_state(InMemoryRows(rows, None), method).objective
-    monkeypatch.setattr(search, "MANY_COLUMNS", 1000)
-    assert found < last_state(InMemoryRows(rows, None), method).objective
+    for seed in range(3):
+        rows = noisy(60, 200, seed)
+        method = search.Method(0.05 * float(((rows - rows.mean(axis=0)) ** 2).sum()))
+        found = last_state(InMemoryRows(rows, None), method).objective
+        with monkeypatch.context() as patch:
+            patch.setattr(search, "MANY_COLUMNS", 1000)
+            assert found < 0.995 * last_state(InMemoryRows(rows, None), method).objective

@@ -108,7 +108,8 @@ NO_RADIUS = (
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""
 CENTER_NUMBERS = 3, 64
-"""Memory of a sweep for each cluster: so many float64 for each column, and so many more.
+"""Memory of a sweep for each cluster: so many float64 for each column, and so many more; at the lower end
+of what was measured, so that nothing that fits is refused.
 
 The peaks of sweeps on a worker in which all rows became clusters were 3.6 to 4.6 for each column and 75 more, in
 16 to 256 columns; others 2.6 and 65, in 2 and 16 columns.
@@ -137,9 +138,9 @@ def check_room(numbers: tuple[int, int], shape: tuple[int, int], room: float, pr
     needed = 8 * k * (a_column * d + a_cluster)
     if needed > room:
         raise InputError(
-            f"{price.describe()} makes at least {k:,} clusters: in {d:,} columns their centers take about "
-            f"{needed / 1e6:,.0f} MB of a worker, which has {room / 1e6:,.0f} MB beside the rows. Give a higher "
-            "penalty, fewer columns, or workers with more memory"
+            f"{price.describe()} leads to at least {k:,} centers: in {d:,} columns they take {needed / 1e6:,.0f} MB "
+            f"of a worker or more, and it has {room / 1e6:,.0f} MB beside the rows. Give a higher penalty, fewer "
+            "columns, or workers with more memory"
         )
 
 

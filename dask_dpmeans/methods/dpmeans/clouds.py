@@ -5,7 +5,7 @@ rows are skewed, but have no clusters.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -222,34 +222,32 @@ def _with_mode(values: Float64Array, shares: Float64Array, mode: int) -> Float64
 class OneModeClouds:
     """Clouds of independent columns, each with the distribution of a column of rows, but one mode."""
 
-    rows: Float64Array
-    """(n, d)."""
-    weights: Float64Array
-    """(n,), > 0."""
+    columns: tuple[OneMode, ...]
 
-    def fits(self, count: float) -> bool:
-        """Return whether each column of rows that stand for so many may have one mode.
+    @classmethod
+    def of(cls, rows: Float64Array, weights: Float64Array, count: float) -> Self | None:
+        """Return the clouds of rows that stand for so many; None if a column cannot have one mode.
 
-        Columns after the first that may not are not looked at.
+        Columns after the first that cannot are not looked at.
+
+        Parameters
+        ----------
+        rows : (n, d)
+        weights : (n,), > 0
+        count : number of rows that they stand for
         """
-        return all(each.distance * math.sqrt(count) <= NEAR for each in self._columns())
+        columns = []
+        for column in rows.T:
+            columns.append(OneMode.of(column, weights))
+            if not columns[-1].distance * math.sqrt(count) <= NEAR:  # nor if it is no number
+                return None
+        return cls(tuple(columns))
 
     def draw(self, n: int, random: np.random.Generator) -> Float64Array:
         """Return a cloud of n rows, (n, d)."""
-        drawn = random.random((n, self.rows.shape[1]))
+        drawn = random.random((n, len(self.columns)))
         columns = [
             np.interp(shares, each.shares, each.values)
-            for shares, each in zip(drawn.T, self._columns(), strict=True)
+            for shares, each in zip(drawn.T, self.columns, strict=True)
         ]
         return np.stack(columns, axis=1)
-
-    def _columns(self) -> Iterator[OneMode]:
-        """Yield the distribution of each column, which is found once."""
-        for number, column in enumerate(self.rows.T):
-            if number == len(self._found):
-                self._found.append(OneMode.of(column, self.weights))
-            yield self._found[number]
-
-    @cached_property
-    def _found(self) -> list[OneMode]:
-        return []

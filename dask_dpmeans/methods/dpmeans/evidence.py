@@ -108,7 +108,7 @@ class ComparisonJob:
 
     def __call__(self, summary: Summary) -> Comparison:
         """Return the comparison, with all that its clouds have in common."""
-        scaled = summary.rows / summary.length
+        scaled = summary.rows if summary.length == 1 else summary.rows / summary.length
         clouds = UniformClouds(scaled, summary.weights, summary.spherical).prepared()
         most = min(max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * self.k), MOST_CLOUD_ROWS)
         n = max(self.k + 1, clouds.least_rows, int(min(summary.count, most)))
@@ -122,8 +122,8 @@ class SkewedJob:
     def __call__(self, comparison: Comparison) -> Comparison | None:
         """Return the comparison; None if not every column of the rows may have one mode."""
         summary = comparison.summary
-        clouds = OneModeClouds(summary.rows, summary.weights)
-        return replace(comparison, clouds=clouds) if clouds.fits(summary.count) else None
+        clouds = OneModeClouds.of(summary.rows, summary.weights, summary.count)
+        return None if clouds is None else replace(comparison, clouds=clouds)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rows of more columns than rows, in as many columns as there are rows.
 
 The rows lie in the space that they span.  Its coordinates keep all distances, and so the squared error
-of every division, but for rounding: a choice tries all numbers of clusters in them.
+of every division, but for rounding: a choice tries numbers of clusters, and a search runs, in them.
 """
 
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ penalty as a price of a cluster.
    distances at a linear price and without outliers, a population of short searches
    (`short_searches`) takes the place of trials; in many columns these follow it.  More rows in few
    columns begin with such a population, of cells of rows (`starts`).  With the best effort, these
-   are several.  Few rows in many more columns are searched in fewer columns (`starts`).
+   are several.  More columns than rows are searched in as many as there are rows (`starts`).
 4. If the search began on all rows, it goes on from the end of births alone if that is lower; with
    the best effort after short searches, from the end of the normal effort.
 5. With the best effort, it goes on from the lowest member of a population (`population`) if that
@@ -26,6 +26,7 @@ penalty as a price of a cluster.
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.loop import NamedArrays, Step, iterate, last_state
+from dask_dpmeans.engine.loop import NamedArrays, Step, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.answers import Gather, GatheredRows
@@ -51,7 +52,7 @@ from dask_dpmeans.methods.dpmeans.crossover import FINER
 from dask_dpmeans.methods.dpmeans.moves import Findings, Placement, apply_moves, around, no_moves
 from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.population import check_gap_tol, cross_all_rows, evolve
-from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, LEAST_GAIN, exchange_and_kick
+from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_passes import FREE_PASSES, MOST_PASSES, Passes
 from dask_dpmeans.methods.dpmeans.search_state import NO_CENTERS, OPENINGS_ALONE, State
 from dask_dpmeans.methods.dpmeans.starts import (
@@ -162,7 +163,7 @@ class Method(Passes):
     def _few(self, n: int, state: State) -> bool:
         """Return whether short searches of all rows, n of them, take the place of trials."""
         few = n <= short_searches.SHORT_BELOW and n * state.centers.shape[1] <= SHORT_NUMBERS
-        return few and self._plain and state.on_all_rows
+        return few and self._plain and state.on_all_rows and not state.alone
 
     def _narrow(self, n: int, d: int) -> bool:
         """Return whether a search of n rows in d columns begins with short searches of cells."""
@@ -261,7 +262,7 @@ class Method(Passes):
         return self._try(source, state)
 
     def _start(self, source: Source, state: State) -> State:
-        """Return the start of a search of wide or of many rows, on cells or on a coreset; else the state."""
+        """Return the start in fewer columns, on cells or on a coreset; else the state."""
         n, d = source.plan.n_rows, state.centers.shape[1]
         searched = state.share < len(SHARES)
         if searched and may_rotate(self, n, d) and not self._few(n, state):
@@ -372,8 +373,7 @@ class Method(Passes):
     def _last(self, source: Source, state: State) -> State:
         """Return the state after moves of single rows or of a simpler search, if either is lower."""
         candidates = [self._exchange, self._simpler]
-        rotated = may_rotate(self, source.plan.n_rows, state.centers.shape[1])
-        if self.effort == BEST and (state.on_all_rows or not rotated):
+        if self.effort == BEST and not state.alone:
             candidates.append(self._evolve)
         for candidate in candidates:
             centers, rows_read = candidate(source, state)
@@ -453,38 +453,45 @@ class Method(Passes):
         return evolve(self, source, state, stream(self.seed, Stream.POPULATION, state.passes))
 
     def _simpler(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return the centers, (k, d), of the search that this one must not end above, and the rows read.
-
-        It is births alone, or after short searches in many columns trials, if they end lower; with the
-        best effort the normal one if other short searches began it.
-        """
+        """Return the centers, (k, d), of the lowest search to compare with, and the rows read."""
+        if state.compared or state.alone:
+            return None, 0
         n, d = source.plan.n_rows, state.centers.shape[1]
-        if state.compared:
-            return None, 0
-        if self.effort == BEST and (self._few(n, state) or self._narrow(n, d)):
-            return self._end_of(source, iterate(source, replace(self, effort=NORMAL, gap_tol=None)))
-        never = self.first_threshold > self.divergence.farthest
-        if not state.on_all_rows or never:
-            return None, 0
+        short, ends, rows_read = self._few(n, state), list[Any](), 0
+        if self.effort == BEST and (short or self._narrow(n, d)):
+            searches = [iterate(source, replace(self, effort=NORMAL, gap_tol=None))]
+        else:
+            searches = [self._births_alone(source)] if state.on_all_rows else []
+            if short and d >= MANY_COLUMNS:
+                start = replace(self.init(source), alone=True)
+                searches.append(iterate(source, self, start))
+        for steps in searches:
+            end = self._end_of(steps)
+            if end is not None:
+                rows_read += end.rows_read - n
+                ends.append(end)
+        if not ends:
+            return None, rows_read
+        centers = self.divergence.at_rows(min(ends, key=lambda end: end.objective).centers)
+        if short:  # in order, as the centers of short searches are
+            centers = centers[np.lexsort(centers.T[::-1])]
+        return centers, rows_read
+
+    def _births_alone(self, source: Source) -> Iterator[Step[Any]]:
+        """Yield the steps of births alone, under which the search must not end; none if no row objects."""
+        if self.first_threshold > self.divergence.farthest:
+            return
         shared = {each.name: getattr(self, each.name) for each in fields(Parameters)}
         shared["outlier_penalty"] = None
-        if n <= BIRTHS_TO_THE_END:
+        if source.plan.n_rows <= BIRTHS_TO_THE_END:
             shared["tol"] = 0.0
-        centers, rows_read = self._end_of(source, iterate(source, self.sweeps(**shared)))
-        if not self._few(n, state) or d < MANY_COLUMNS:
-            return centers, rows_read
-        trials_alone = replace(self.without_limits(), centers=self.first_centers(source))
-        end = last_state(source, trials_alone)
-        lower = end.objective < (1 - LEAST_GAIN) * state.objective
-        return end.centers if lower else centers, rows_read + end.rows_read
+        yield from iterate(source, self.sweeps(**shared))
 
-    def _end_of(
-        self, source: Source, steps: Iterator[Step[Any]]
-    ) -> tuple[Float64Array | None, int]:
-        """Return the centers, (k, d), at which other steps end, if any, and the rows read."""
-        try:
-            *_, end = steps
-        except TooManyClustersError:
-            return None, 0
-        centers = self.divergence.at_rows(end.state.centers)
-        return centers, end.state.rows_read - source.plan.n_rows
+    def _end_of(self, steps: Iterator[Step[Any]]) -> Any:
+        """Return the last state of a search, or of births alone; None with too many clusters or no step."""
+        end = None
+        with suppress(TooManyClustersError):
+            for step in steps:
+                end = step.state
+            return end
+        return None

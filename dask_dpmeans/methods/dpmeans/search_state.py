@@ -70,6 +70,9 @@ class State(PlannedState, OpeningState):
     """Whether crossovers on all rows come once the search has settled."""
     failures: int = 0
     """Trials in a row that gained little."""
+    alone: bool = False
+    """Whether no short searches, births alone or population follow: it is a part of another search, or
+    started at the end of one in fewer columns."""
     compared: bool = False
     """Whether the end of births alone, or of the normal effort, has been tried."""
     passes: int = 1

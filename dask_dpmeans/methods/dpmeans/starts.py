@@ -1,8 +1,8 @@
-"""The start of a search of many rows.
+"""The start of a search of many rows, or of more columns than rows.
 
 Rows in few columns begin with short searches of cells.  Others begin with a search of a coreset, if
 crossovers on all rows follow (`population`), or else with two searches and crossovers of their ends.
-Few rows in many more columns are searched in as many columns as there are rows (`rotation`).
+Rows in more columns than there are rows are searched in fewer columns (`rotation`).
 """
 
 import math
@@ -60,10 +60,8 @@ coresets of mnist10, of weights from 1 to 8, it was within 5 %.
 """
 RESTARTS = 2
 """Searches of a coreset, each with its own seed, if their ends are crossed there."""
-
-
-WIDE_NUMBERS = 2**24
-"""Most numbers in these rows, which are gathered in memory, some four times."""
+WIDE_NUMBERS = 10 * 2**20
+"""Most numbers in rows that are searched in fewer columns.  A worker holds 4.4 copies of them as float64."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +215,7 @@ class RotatedSearch:
         rotated = replace(rows, rows=rotation.coordinates)
         end = yield from steps_to_end(rotated, self.method, self.method.init(rotated))
         centers, children = map(rotation.lift, (end.centers, end.children))
-        order = np.lexsort(
-            centers.T[::-1]
-        )  # so that numbers of clusters do not depend on the rotation
-        return replace(end, centers=centers[order], children=children[order])
+        return replace(end, centers=centers, children=children)
 
 
 def may_rotate(method: "Method", n: int, d: int) -> bool:
@@ -236,7 +231,7 @@ def start_on_coordinates(method: "Method", source: Source, state: State) -> Stat
     rows = InMemoryRows(np.ascontiguousarray(gathered.rows), gathered.weights)
     alone = replace(method, max_clusters=None, max_iter=NO_LIMIT)
     end = source.run([RotatedSearch(alone)], rows, "search")[0]
-    start = replace(start_at(state, end), share=len(trials.SHARES), tries=FEWEST_TRIES)
+    start = replace(start_at(state, end), share=len(trials.SHARES), tries=FEWEST_TRIES, alone=True)
     return start.after_passes(source, 1)
 
 

@@ -297,10 +297,11 @@ class CutEvidenceJob:
 
             return deviate_from_clouds(figures, lambda numbers: map(of_cloud, numbers))
 
-        found, skewed = differ(clouds), OneModeClouds(summary.rows, summary.weights)
-        if found < EVIDENCE or summary.spherical or not skewed.fits(summary.count):
+        found = differ(clouds)
+        if found < EVIDENCE or summary.spherical:
             return found
-        return min(found, differ(skewed))
+        skewed = OneModeClouds.of(summary.rows, summary.weights, summary.count)
+        return found if skewed is None else min(found, differ(skewed))
 
     def _some(self, summary: Summary) -> Summary:
         """Return a summary of at most so many rows, drawn at random."""

@@ -1,4 +1,4 @@
-"""Whether balls and the clusters of a cut cross, so that neither are whole clusters of the other.
+"""Whether balls and the clusters of a cut cross, so that neither are made of whole clusters of the other.
 
 Rows of the arms of a spiral are balls, too: sectors that each hold a piece of all arms.  A price sees
 squared distances alone, and may prefer the sectors by far.  But hardly any rows are between the arms,

@@ -93,7 +93,7 @@ class Levels:
     def clearer_than(self, balls: Choice, crossed: bool) -> bool:
         """Return whether the best cut has some score, and balls not `CLEARER` times as much.
 
-        The score of balls that have `crossed` the clusters of the cut does not count.  With few
+        The score of balls does not count if they have `crossed` the clusters of the cut.  With few
         micro-clusters for each cluster, the cut needs `CLEARER` times as much as balls.
         If both have as many clusters, they are likely balls that touch: the cut has the score of
         two dimensions then.  With its own, it was taken for four Gaussians in 5 to 20 columns, and

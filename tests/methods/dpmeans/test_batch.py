@@ -325,7 +325,7 @@ def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_pen
     all_of_them = 8 * 501 * (a_column * 8 + a_cluster)  # and the mean of all rows
     enough = InMemoryRows(rows, None, worker_room=all_of_them)
     assert len(last_state(enough, Method(0.25)).centers) == 500
-    told = "penalty=0.25 makes at least 501 clusters: in 8 columns their centers take about 0 MB"
+    told = "penalty=0.25 leads to at least 501 centers: in 8 columns they take 0 MB of a worker or more"
     with pytest.raises(InputError, match=told):
         last_state(InMemoryRows(rows, None, worker_room=all_of_them - 1), Method(0.25))
 
@@ -333,8 +333,8 @@ def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_pen
 def test_a_million_clusters_in_16_columns_fit_a_worker_of_2_gb():
     check_room(CENTER_NUMBERS, (10**6, 16), 1.2e9, LinearPrice(1.0))
     told = (
-        "penalty=1 makes at least 1,000,000 clusters: in 64 columns their centers take about 2,048 MB of a "
-        "worker, which has 1,200 MB beside the rows. Give a higher penalty, fewer columns, or workers with more"
+        "penalty=1 leads to at least 1,000,000 centers: in 64 columns they take 2,048 MB of a worker or more, and "
+        "it has 1,200 MB beside the rows. Give a higher penalty, fewer columns, or workers with more memory"
     )
     with pytest.raises(InputError, match=told):
         check_room(CENTER_NUMBERS, (10**6, 64), 1.2e9, LinearPrice(1.0))

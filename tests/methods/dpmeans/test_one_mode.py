@@ -47,14 +47,13 @@ def test_a_column_with_one_mode_is_near_and_one_with_two_is_far() -> None:
 def test_values_that_hardly_differ_are_no_warning() -> None:
     """A density of them is greater than any number: the column counts as one with other modes."""
     column = np.append(np.linspace(0.0, 1.0, 50), [3e-318, 1e-315])
-    clouds = OneModeClouds(column[:, np.newaxis], np.ones(52))
-    assert not clouds.fits(52)
+    assert OneModeClouds.of(column[:, np.newaxis], np.ones(52), 52) is None
 
 
 def test_the_columns_of_a_cloud_are_independent_and_as_skewed() -> None:
     rows = skewed("exponential", 2000, 1, 0) * np.array([1.0, 3.0])
-    clouds = OneModeClouds(rows, np.ones(2000))
-    assert clouds.fits(2000)
+    clouds = OneModeClouds.of(rows, np.ones(2000), 2000)
+    assert clouds is not None
     cloud = clouds.draw(4000, np.random.default_rng(1))
     assert abs(np.corrcoef(cloud.T)[0, 1]) < 0.06
     assert np.quantile(cloud, [0.1, 0.5, 0.9], axis=0) == pytest.approx(

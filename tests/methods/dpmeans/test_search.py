@@ -824,8 +824,8 @@ def test_more_clusters_than_fit_a_worker_are_refused_by_their_number_and_the_pri
     small = InMemoryRows(rows, None, worker_room=room)
     with pytest.raises(
         InputError,
-        match=r"penalty=0.25 makes at least 1\d\d clusters: in 8 columns their centers take about 0 MB of a "
-        "worker, which has 0 MB beside the rows. Give a higher penalty, fewer columns, or workers with more memory",
+        match=r"penalty=0.25 leads to at least 1\d\d centers: in 8 columns they take 0 MB of a worker or more, and it "
+        "has 0 MB beside the rows. Give a higher penalty, fewer columns, or workers with more memory",
     ):
         Restart(Method(0.25).without_limits(), 0)(small)
     end = Restart(Method(0.25).without_limits(), 0)(InMemoryRows(rows, None))

@@ -448,7 +448,7 @@ def test_columns_with_tails_are_not_cut(draw: int) -> None:
     job = chooser.CutEvidenceJob(ChoiceParameters(0, spherical=False), 3)
     found = job(InMemoryRows(rows, None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chooser.OneModeClouds, "fits", lambda *_: False)
+        patch.setattr(chooser.OneModeClouds, "of", lambda *_: None)
         assert job(InMemoryRows(rows, None)) > found
 
 

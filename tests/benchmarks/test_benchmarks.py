@@ -25,6 +25,7 @@ import scaling
 import settled
 import soft
 import told_peers
+import wide
 import zarr
 from click.testing import CliRunner
 from sklearn.datasets import load_iris
@@ -327,6 +328,15 @@ def test_the_settled_pass_answers_as_the_full_one_and_its_table_has_its_lines() 
         "settled pass / full pass",
         "settled pass / bare GEMM",
     ]
+
+
+def test_the_table_of_few_rows_in_many_columns_has_its_lines() -> None:
+    head, *lines, ratio = wide.table(((40, 300, 2),), strength=3.5, seed=0)
+    assert head == "40 x 300, 2 clusters"
+    names = [line.split(":")[0].strip() for line in lines]
+    assert names == ["DPMeans()", "search", "HDBSCAN", "KMeans told k"]
+    assert all("k = 2, ARI 1.00" in lines[place] for place in (0, 1, 3))
+    assert float(ratio.rsplit(" ", 1)[1]) >= 1.0 - 1e-6
 
 
 def test_the_table_of_probabilities_has_its_lines(tmp_path: Path) -> None:

@@ -14,6 +14,29 @@ def labelings(n):
     return np.array(every)
 
 
+def least_objective(rows, weights, penalty, metric):
+    """The least objective: of directions 2 (weight - length of the sum) a cluster, or else the squared error."""
+    heavy = weights > 0
+    rows, weights = rows[heavy].astype(np.float64), weights[heavy]
+    if metric == "cosine":
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    else:
+        rows = rows - np.average(rows, axis=0, weights=weights)
+    every = labelings(len(rows))
+    costs = np.zeros(len(every))
+    for label in range(len(rows)):
+        members = (every == label) * weights
+        totals, sums = members.sum(axis=1), members @ rows
+        some = totals > 0
+        lengths = (sums**2).sum(axis=1)
+        if metric == "cosine":
+            costs += 2 * (totals - np.sqrt(lengths))
+        else:
+            costs += members @ (rows**2).sum(axis=1) - lengths / np.where(some, totals, 1.0)
+        costs += penalty * some
+    return float(costs.min())
+
+
 @cache
 def partitions(n):
     """Return all partitions of n rows as tuples of tuples of row numbers."""

@@ -6,12 +6,11 @@ in standard deviations of the noise.
 
 KMeans has ten starts and is told k.  HDBSCAN has its defaults; its noise is a label, but no cluster.  "search" is the
 search of `DPMeans` at the penalty that it chose.  ARI compares with the clusters that were made.  Seconds are
-processor seconds on one thread, after a fit of other rows; J is the objective of KMeans at that penalty over that of
-the search.
+processor seconds on one thread, after a fit of other rows.  The last line of a table divides the objectives at that
+penalty: that of KMeans by that of the search.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from time import process_time
 from typing import Any
 
@@ -30,16 +29,6 @@ SHARE, FACTORS, FACTOR = 0.05, 10, 0.3
 """Share of the columns in which a cluster differs; common factors, and how much they weigh."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A fit of some rows."""
-
-    name: str
-    n_clusters: int
-    ari: float
-    seconds: float
-
-
 def expression(n: int, d: int, k: int, strength: float, seed: int) -> tuple[Rows, Labels]:
     """(n, d) rows as float32, and their clusters."""
     random = np.random.default_rng(seed)
@@ -50,21 +39,13 @@ def expression(n: int, d: int, k: int, strength: float, seed: int) -> tuple[Rows
     return rows.astype(np.float32), labels
 
 
-def fits(rows: Rows, labels: Labels, k: int) -> Iterator[tuple[Fit, Any]]:
-    """Each fit, and its model."""
-
-    def fitted(name: str, model: Any) -> tuple[Fit, Any]:
-        started = process_time()
-        model.fit(rows)
-        seconds, found = process_time() - started, model.labels_
-        ari = float(adjusted_rand_score(labels, found))
-        return Fit(name, len(np.unique(found[found >= 0])), ari, seconds), model
-
-    first = fitted("DPMeans()", DPMeans(random_state=0))
-    yield first
-    yield fitted("search", DPMeans(first[1].penalty_, search=True, random_state=0))
-    yield fitted("HDBSCAN", HDBSCAN(copy=True))
-    yield fitted("KMeans told k", KMeans(k, n_init=10, random_state=0))
+def fitted(name: str, model: Any, rows: Rows, labels: Labels) -> str:
+    """The line of a fit, and of what it found."""
+    started = process_time()
+    model.fit(rows)
+    seconds, found = process_time() - started, model.labels_
+    k, ari = len(np.unique(found[found >= 0])), adjusted_rand_score(labels, found)
+    return f"  {name}: k = {k}, ARI {ari:.2f}, {seconds:.2f} s"
 
 
 def table(shapes: tuple[tuple[int, int, int], ...], strength: float, seed: int) -> Iterator[str]:
@@ -74,11 +55,13 @@ def table(shapes: tuple[tuple[int, int, int], ...], strength: float, seed: int) 
         for n, d, k in shapes:
             rows, labels = expression(n, d, k, strength, seed)
             yield f"{n:,} x {d:,}, {k} clusters"
-            models = {}
-            for fit, model in fits(rows, labels, k):
-                models[fit.name] = model
-                yield f"  {fit.name}: k = {fit.n_clusters}, ARI {fit.ari:.2f}, {fit.seconds:.2f} s"
-            search, told = models["search"], models["KMeans told k"]
+            ours = DPMeans(random_state=0)
+            yield fitted("DPMeans()", ours, rows, labels)
+            search = DPMeans(ours.penalty_, search=True, random_state=0)
+            yield fitted("search", search, rows, labels)
+            yield fitted("HDBSCAN", HDBSCAN(copy=True), rows, labels)
+            told = KMeans(k, n_init=10, random_state=0)
+            yield fitted("KMeans told k", told, rows, labels)
             told_cost = told.inertia_ + search.penalty * k
             yield f"  J of KMeans told k / search: {told_cost / search.objective_:.6f}"
 

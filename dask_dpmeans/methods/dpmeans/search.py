@@ -453,7 +453,11 @@ class Method(Passes):
         return evolve(self, source, state, stream(self.seed, Stream.POPULATION, state.passes))
 
     def _simpler(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return the centers, (k, d), of the lowest search to compare with, and the rows read."""
+        """Return the centers, (k, d), of the lowest search that this one must not end above, and the rows read.
+
+        Births alone, and trials where short searches of many columns took their place; or with the best
+        effort the normal one, if other short searches began it.
+        """
         if state.compared or state.alone:
             return None, 0
         n, d = source.plan.n_rows, state.centers.shape[1]
@@ -466,7 +470,7 @@ class Method(Passes):
                 start = replace(self.init(source), alone=True)
                 searches.append(iterate(source, self, start))
         for steps in searches:
-            end = self._end_of(steps)
+            end = _end_of(steps)
             if end is not None:
                 rows_read += end.rows_read - n
                 ends.append(end)
@@ -487,11 +491,12 @@ class Method(Passes):
             shared["tol"] = 0.0
         yield from iterate(source, self.sweeps(**shared))
 
-    def _end_of(self, steps: Iterator[Step[Any]]) -> Any:
-        """Return the last state of a search, or of births alone; None with too many clusters or no step."""
-        end = None
-        with suppress(TooManyClustersError):
-            for step in steps:
-                end = step.state
-            return end
-        return None
+
+def _end_of(steps: Iterator[Step[Any]]) -> Any:
+    """Return the last state of a search, or of births alone; None with too many clusters or no step."""
+    end = None
+    with suppress(TooManyClustersError):
+        for step in steps:
+            end = step.state
+        return end
+    return None

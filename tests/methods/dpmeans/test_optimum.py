@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optimum import labelings
+from optimum import least_objective
 from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, TooManyClustersError
@@ -18,29 +18,6 @@ MOST = 8
 """Rows, the most: 4,140 partitions."""
 REACHED = 1 + 1e-9
 EACH_METRIC = pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-
-
-def optimum(rows, weights, penalty, metric):
-    """The least objective: of directions 2 (weight - length of the sum) a cluster, or else the squared error."""
-    heavy = weights > 0
-    rows, weights = rows[heavy].astype(np.float64), weights[heavy]
-    if metric == "cosine":
-        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    else:
-        rows = rows - np.average(rows, axis=0, weights=weights)
-    every = labelings(len(rows))
-    costs = np.zeros(len(every))
-    for label in range(len(rows)):
-        members = (every == label) * weights
-        totals, sums = members.sum(axis=1), members @ rows
-        some = totals > 0
-        lengths = (sums**2).sum(axis=1)
-        if metric == "cosine":
-            costs += 2 * (totals - np.sqrt(lengths))
-        else:
-            costs += members @ (rows**2).sum(axis=1) - lengths / np.where(some, totals, 1.0)
-        costs += penalty * some
-    return float(costs.min())
 
 
 def uniform(rng, shape):
@@ -112,7 +89,7 @@ def test_searches_reach_the_optimum_of_few_rows(metric):
             model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(
                 rows, sample_weight=weights
             )
-            ratios.append(model.objective_ / optimum(rows, weights, penalty, metric))
+            ratios.append(model.objective_ / least_objective(rows, weights, penalty, metric))
     assert min(ratios) >= 1 / REACHED
     assert np.mean(np.array(ratios) <= REACHED) >= 0.99
     assert max(ratios) <= 1.03
@@ -125,7 +102,7 @@ def test_the_best_effort_reaches_the_optimum_of_few_rows_in_100_of_100(monkeypat
         rows, weights, penalty = drawn(FAMILIES[number % len(FAMILIES)], "euclidean", number)
         model = DPMeans(penalty, search=True, effort="best", random_state=number)
         found = model.fit(rows, sample_weight=weights).objective_
-        assert found <= REACHED * optimum(rows, weights, penalty, "euclidean")
+        assert found <= REACHED * least_objective(rows, weights, penalty, "euclidean")
 
 
 @st.composite
@@ -146,7 +123,7 @@ def test_no_search_of_few_rows_ends_far_above_the_optimum(metric, drawn, share, 
     model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(
         rows, sample_weight=weights
     )
-    assert model.objective_ <= 1.03 * optimum(rows, weights, penalty, metric)
+    assert model.objective_ <= 1.03 * least_objective(rows, weights, penalty, metric)
 
 
 FIVE = np.array([[0.1884], [0.3489], [0.5172], [0.4821], [0.0147]])
